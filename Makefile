@@ -182,7 +182,7 @@ gate: cargo-there ## fails where an algorithm is less accurate than docs/accurac
 fuzz: cargo-there ## each fuzz target for FUZZ_SECONDS (600); needs a nightly toolchain
 	bash fuzz/run.sh
 
-loom: cargo-there ## the ring between threads, the change of epochs and the shared table, in all interleavings of small cases
+loom: cargo-there ## the ring between threads, the change of epochs and the concurrent table, in all interleavings of small cases
 	RUSTFLAGS="--cfg loom" cargo test --locked --target-dir target/loom -p flowgauge-kernel -p flowgauge-core --lib model
 
 peers-dpdk: cargo-there ## other projects' structures beside ours, with those of the installed DPDK; skipped where there is none

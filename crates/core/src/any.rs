@@ -13,7 +13,7 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog::{self, stored};
 use crate::key::{FlowKey, Key4, Key8, Key16, Key37};
 use crate::summary::codec::{DecodeError, Writer};
-use crate::summary::shared::SharedIngest;
+use crate::summary::concurrent::ConcurrentIngest;
 use crate::summary::{
     Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting, Summary,
 };
@@ -160,10 +160,10 @@ macro_rules! widths {
             }
 
             /// Builds the algorithm called `name` as one that several workers fill at once:
-            /// [`catalog::build_shared`].
+            /// [`catalog::build_concurrent`].
             ///
             /// # Errors
-            /// As [`catalog::build_shared`].
+            /// As [`catalog::build_concurrent`].
             ///
             /// # Panics
             /// When no key has that many bytes.
@@ -174,7 +174,7 @@ macro_rules! widths {
             ) -> Result<Self, BuildError> {
                 let options = options.clone().for_keys(key_bytes);
                 $(if <$key>::holds(key_bytes) {
-                    let concurrent = catalog::build_shared::<$key>(name, &options)?.into();
+                    let concurrent = catalog::build_concurrent::<$key>(name, &options)?.into();
                     return Ok(Self(Inner::$name(Kind::Concurrent(concurrent)), key_bytes));
                 })*
                 unreachable!("no key has {key_bytes} bytes")
@@ -329,7 +329,7 @@ enum Kind<K> {
     /// One worker fills it.
     Own(Box<dyn Summary<K>>),
     /// All workers fill it; this is one of the handles.
-    Concurrent(Arc<dyn SharedIngest<K>>),
+    Concurrent(Arc<dyn ConcurrentIngest<K>>),
 }
 
 impl AnySummary {

@@ -12,6 +12,7 @@ use crate::accelerator::{
 };
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
+use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
 use crate::summary::counter::{
     MisraGries, NetFlow, SharedCounters, SketchVisor, SpaceSaving, StreamSummary,
 };
@@ -19,7 +20,6 @@ use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
 use crate::summary::hierarchy::{Mst, Rhhh};
 use crate::summary::instant::{InstaMeasure, Rcc};
 use crate::summary::quantile::Kll;
-use crate::summary::shared::{Share, SharedIngest};
 use crate::summary::sketch::{
     ConservativeCountMin, CountMin, CountSketch, ElasticSketch, FlowRadar, KAry, ReversibleSketch,
     TwoLevel, UnivMon,
@@ -113,33 +113,33 @@ catalog![
     Kll,
 ];
 
-macro_rules! shared {
+macro_rules! concurrent {
     ($($summary:ty),* $(,)?) => {
-        /// The names of the algorithms that workers can share.
-        pub const SHARED: &[&str] = &[$(<$summary as Describe>::INFO.name),*];
+        /// The names of the algorithms that can be concurrent: several workers fill one summary.
+        pub const CONCURRENT: &[&str] = &[$(<$summary as Describe>::INFO.name),*];
 
-        /// Builds the algorithm called `name` for keys of type `K` as one that any number of workers
-        /// fill at once. The memory is shared with the ordinary summary that it moves to.
+        /// Builds a concurrent summary of the algorithm called `name` for keys of type `K`. The
+        /// memory limit includes the ordinary summary that its counts move to.
         ///
         /// # Errors
-        /// When there is no such algorithm, when it cannot be shared, or not with these parameters, or
-        /// as [`build`].
-        pub fn build_shared<K: FlowKey>(
+        /// When there is no such algorithm, when it cannot be concurrent, or not with these
+        /// parameters, and as [`build`].
+        pub fn build_concurrent<K: FlowKey>(
             name: &str,
             options: &Options,
-        ) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+        ) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
             let known = info(name)?;
             options.parameters.check(known.name, known.parameters)?;
             let options = options.digesting::<K>();
             $(if name == <$summary as Describe>::INFO.name {
-                return <$summary as Share>::share::<K>(&options);
+                return <$summary as Concurrent>::build_concurrent::<K>(&options);
             })*
-            Err(unshared(known))
+            Err(not_concurrent(known))
         }
     };
 }
 
-shared![LinearTable, CountArray, CountMin, CountSketch, KAry];
+concurrent![LinearTable, CountArray, CountMin, CountSketch, KAry];
 
 macro_rules! accelerators {
     ($($accelerator:ty),* $(,)?) => {
@@ -346,13 +346,13 @@ pub fn accelerator_info(name: &str) -> Result<&'static AcceleratorInfo, BuildErr
     found.ok_or_else(|| unknown_accelerator(name))
 }
 
-/// Whether workers can share the algorithm.
-fn check_shared(info: &Info) -> Result<(), BuildError> {
-    if SHARED.contains(&info.name) { Ok(()) } else { Err(unshared(info)) }
+/// Whether the algorithm can be concurrent.
+fn check_concurrent(info: &Info) -> Result<(), BuildError> {
+    if CONCURRENT.contains(&info.name) { Ok(()) } else { Err(not_concurrent(info)) }
 }
 
-fn unshared(info: &Info) -> BuildError {
-    BuildErrorKind::Unshared { algorithm: info.name, able: SHARED.join(", ") }.into()
+fn not_concurrent(info: &Info) -> BuildError {
+    BuildErrorKind::NotConcurrent { algorithm: info.name, able: CONCURRENT.join(", ") }.into()
 }
 
 /// Whether there is such an accelerator, with such parameters.

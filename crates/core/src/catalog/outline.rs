@@ -1,7 +1,7 @@
 //! What a summary would answer, without building it.
 
 use crate::key::CanonicalKey;
-use crate::summary::shared::without_candidates;
+use crate::summary::concurrent::without_candidates;
 use crate::summary::{
     Ability, Answers, BuildError, Candidates, Cells, Counted, Details, Estimate, Flows, Forecast,
     Forecasts, Options, Parameters, Prefixes, QuantileOf, Quantiles, Seen, SizeEstimate, SizeQuery,
@@ -50,10 +50,10 @@ impl Outline {
     /// canonical bytes: it keeps no candidates.
     ///
     /// # Errors
-    /// As [`Self::new`], and when it is none of [`SHARED`](super::SHARED), or not with these parameters.
+    /// As [`Self::new`], and when it is none of [`CONCURRENT`](super::CONCURRENT), or not with these parameters.
     pub fn concurrent(key_bytes: usize, name: &str, options: &Options) -> Result<Self, BuildError> {
         let info = super::info(name)?;
-        super::check_shared(info)?;
+        super::check_concurrent(info)?;
         let has = |name| info.parameters.iter().any(|parameter| parameter.name == name);
         if has("state") {
             options.parameters.word("state", &["counter"])?;

@@ -426,15 +426,15 @@ pub enum BuildErrorKind {
         /// The other.
         other: &'static str,
     },
-    /// Workers cannot share the algorithm.
+    /// The algorithm cannot be concurrent.
     #[error(
         "{algorithm} cannot be concurrent: its updates do more than add to counters; leave out \
          --shared, or use {able}"
     )]
-    Unshared {
+    NotConcurrent {
         /// The algorithm.
         algorithm: &'static str,
-        /// What they can share.
+        /// The algorithms that can.
         able: String,
     },
     /// The structure cannot hold what it is asked to.

@@ -1,26 +1,26 @@
-//! The keys that became heavy while the epoch runs, for summaries that store no keys.
+//! The set of heavy keys of a summary that stores no keys.
 //!
-//! A key joins when its estimate passes the threshold's share of the weight so far. Early in an
-//! epoch that is nearly every key, so a full set first drops the members that fell behind.
+//! A key joins when its estimate passes the threshold, a share of the weight so far. Early in an epoch
+//! nearly every key does, so a full set first drops the keys that have fallen below the threshold.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::share::Share;
-use super::{BuildError, Options};
+use super::state::{Ewma, State};
+use super::{BuildError, Counter, Options};
 use crate::key::FlowKey;
 use crate::terms::Threshold;
 
-/// Places that a key may be away from its home, in a set that is half full at most: of keys that do
-/// not collide on purpose fewer than one in 10⁹ would be further away.
+/// Probes for a key at most, in a set that is at most half full. Of keys that do not collide on
+/// purpose, fewer than one in 10⁹ would need more.
 const MOST_PROBES: usize = 128;
 
-/// Heavy keys that are kept, unless asked otherwise or the memory is small.
+/// The default of the parameter `candidates`, unless the memory is small.
 const MOST_CANDIDATES: usize = 1 << 14;
 
-/// The parameter `candidates`: none, a power of two, or what a quarter of the memory holds of
-/// candidates of `bytes` bytes.
+/// The parameter `candidates`: 0, a power of two, or by default as many candidates of `bytes` bytes
+/// as fit into a quarter of the memory.
 pub(crate) fn candidates(options: &Options, bytes: usize) -> Result<usize, BuildError> {
     if options.parameters.get("candidates") == Some("0") {
         return Ok(0);
@@ -29,36 +29,95 @@ pub(crate) fn candidates(options: &Options, bytes: usize) -> Result<usize, Build
     options.parameters.power_of_two("candidates", memory_bytes, bytes)
 }
 
-/// A key with its share.
+/// What is counted for a heavy key alone: its own part of a cell that other keys hash to as well. All
+/// zero is an empty part.
+pub(crate) trait OwnPart: Copy + Zeroable + Send + 'static {
+    /// Bytes of the stored form.
+    const STORED_BYTES: usize;
+    /// Adds another part of the same key.
+    fn merge(&mut self, other: &Self);
+    fn save(&self, out: &mut Writer);
+    fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError>;
+}
+
+/// Nothing: a set of keys alone.
+impl OwnPart for () {
+    const STORED_BYTES: usize = 0;
+
+    fn merge(&mut self, (): &Self) {}
+
+    fn save(&self, _: &mut Writer) {}
+
+    fn load(_: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(())
+    }
+}
+
+/// Packets or bytes.
+impl<C: Counter> OwnPart for C {
+    const STORED_BYTES: usize = size_of::<C>();
+
+    /// The excess needs no note: where this counter is full, the cell is full, too.
+    fn merge(&mut self, other: &Self) {
+        let _ = self.add(*other);
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(*self);
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        from.number("share of a candidate")
+    }
+}
+
+/// Sizes with their forecast.
+impl OwnPart for Ewma {
+    const STORED_BYTES: usize = <Self as State>::STORED_BYTES;
+
+    fn merge(&mut self, other: &Self) {
+        let _ = State::merge(self, other);
+    }
+
+    fn save(&self, out: &mut Writer) {
+        State::save(self, out);
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::load_any(from)
+    }
+}
+
+/// A key with its own part.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Member<K, S> {
     key: K,
-    share: S,
+    own: S,
 }
 
-/// A set of keys of bounded size, each with a share of what it is heavy by.
+/// A hash set of keys of bounded size, each with its own part of its cell.
 ///
-/// A key's place is found by the low bits of its digest, as its column of an array is: those that
-/// share a column are found together.
+/// The low bits of the digest choose the first bucket, as they choose the column of an array: so the
+/// keys of one column are found together.
 ///
 /// Memory in bytes, with `member` for `size_of::<K>() + size_of::<S>()`, rounded up to the
 /// alignment: `2 × most × (member + 4) + most × member`.
 pub(crate) struct HeavyKeys<K, S = ()> {
-    /// Half full at most; empty where the tag is 0.
+    /// Half full at most. A bucket is empty where its tag is 0.
     members: Zeroed<Member<K, S>>,
     tags: Zeroed<u32>,
-    /// Where [`Self::prune`] puts the members that stay.
+    /// Scratch space for [`Self::prune`]: the members that stay.
     kept: Zeroed<Member<K, S>>,
     len: usize,
-    /// The set is not pruned again before the threshold has grown to this.
+    /// The set is pruned again once the threshold has grown to this.
     prune_at: f64,
     overflow: u64,
     /// As [`Options::apart`].
     apart: bool,
 }
 
-impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
+impl<K: FlowKey, S: OwnPart> HeavyKeys<K, S> {
     /// Bytes reserved for a set of `most` keys.
     pub(crate) const fn memory_bytes(most: usize) -> usize {
         2 * most * (size_of::<Member<K, S>>() + size_of::<u32>()) + most * size_of::<Member<K, S>>()
@@ -78,12 +137,12 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         })
     }
 
-    /// Keys that there is room for.
+    /// The capacity of the set.
     pub(crate) fn most(&self) -> usize {
         self.kept.len()
     }
 
-    /// Where `key` is, or else the empty place where it would go, if there is one near enough.
+    /// The bucket of `key`, or else the empty bucket where it would go, if there is one within reach.
     #[inline(always)]
     fn find(&self, key: &K, digest: u64) -> Result<usize, Option<usize>> {
         let (members, tags) = (&*self.members, &*self.tags);
@@ -101,27 +160,27 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         Err(None)
     }
 
-    /// The high half of the digest: no bit of it chooses a place, nor a column of the first row.
+    /// The high half of the digest: none of its bits chooses a bucket, nor a column of the first row.
     #[inline(always)]
     fn tag(digest: u64) -> u32 {
         (digest >> 32) as u32 | 1
     }
 
-    /// Whether `key` is there, as nearly every heavy packet's is.
+    /// Whether `key` is in the set, as the keys of nearly all heavy packets are.
     #[inline(always)]
     pub(crate) fn has(&self, key: &K, digest: u64) -> bool {
         self.find(key, digest).is_ok()
     }
 
-    /// The share of `key`, if it is there.
+    /// The own part of `key`, if it is in the set.
     #[inline(always)]
-    pub(crate) fn share(&mut self, key: &K, digest: u64) -> Option<&mut S> {
+    pub(crate) fn own_part(&mut self, key: &K, digest: u64) -> Option<&mut S> {
         let place = self.find(key, digest).ok()?;
-        Some(&mut self.members[place].share)
+        Some(&mut self.members[place].own)
     }
 
-    /// The keys that share a column with the key of this digest, itself among them, in an array of
-    /// `columns` columns, a power of two, that the low bits of a digest name.
+    /// The keys in the column of this digest, the digest's own key included, of an array whose
+    /// `columns` columns, a power of two, are chosen by the low bits of the digest.
     pub(crate) fn of_column(
         &self,
         digest: u64,
@@ -129,7 +188,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         digester: &Digester,
     ) -> impl Iterator<Item = (K, &S)> {
         let (places, column) = (self.tags.len(), digest as usize & (columns - 1));
-        // Of few columns each has many first places.
+        // With fewer columns than buckets, a column has several first buckets.
         let step = columns.min(places).max(1);
         let first = (column & (step - 1)..places).step_by(step);
         first.flat_map(move |first| {
@@ -138,13 +197,13 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
             run.map(|place| &self.members[place]).filter_map(move |member| {
                 let digest = member.key.digest(digester) as usize;
                 let same = digest & (columns - 1) == column && digest & (places - 1) == first;
-                same.then_some((member.key, &member.share))
+                same.then_some((member.key, &member.own))
             })
         })
     }
 
-    /// Puts a member where its key is or would go, and returns whether there is such a place; does
-    /// not count it.
+    /// Writes a member to the bucket of its key, or to an empty one; returns whether one was within
+    /// reach. Does not change the length.
     fn put(&mut self, member: Member<K, S>, digest: u64) -> bool {
         let (Ok(place) | Err(Some(place))) = self.find(&member.key, digest) else { return false };
         self.members[place] = member;
@@ -152,25 +211,25 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         true
     }
 
-    /// Keys that find room without anything being dropped.
+    /// Keys that can join before any is dropped.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
         self.kept.len() - self.len
     }
 
-    /// Whether nothing is dropped for keys that join at thresholds up to this one, however many they are.
+    /// Whether no key is dropped for others that join at thresholds up to this one, however many.
     pub(crate) fn drops_nothing(&self, threshold: f64) -> bool {
         threshold < self.prune_at
     }
 
-    /// Adds `key`, which must not be there, with its share. A full set is pruned of the keys whose
-    /// `estimate` does not pass `threshold` any more; where that frees nothing, or where too many keys
-    /// collide with this one, the overflow is counted.
+    /// Adds `key`, which must not be in the set, with its own part. A full set first drops the keys
+    /// whose `estimate` no longer passes `threshold`. If that frees no room, or too many keys collide
+    /// with this one, the overflow is counted.
     #[cold]
     #[inline(never)]
     pub(crate) fn join(
         &mut self,
-        (key, digest, share): (K, u64, S),
+        (key, digest, own): (K, u64, S),
         threshold: f64,
         digester: &Digester,
         estimate: &dyn Fn(&Self, K) -> f64,
@@ -184,11 +243,11 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
                 return;
             }
         }
-        self.count(Member { key, share }, digest);
+        self.insert(Member { key, own }, digest);
     }
 
-    /// Puts a new member into a set that is not full, and counts it, or else the overflow.
-    fn count(&mut self, member: Member<K, S>, digest: u64) {
+    /// Inserts a new member into a set that is not full; if its keys collide, counts the overflow.
+    fn insert(&mut self, member: Member<K, S>, digest: u64) {
         if self.put(member, digest) {
             self.len += 1;
         } else {
@@ -198,12 +257,12 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
 
     fn prune(&mut self, threshold: f64, digester: &Digester, estimate: &dyn Fn(&Self, K) -> f64) {
         self.retain(digester, &|set, key| estimate(set, key) > threshold);
-        // Pruning costs the set's size: a share of it must be due again. A threshold of 0 drops
-        // nobody, however often.
+        // Pruning visits the whole set, so it must pay: the threshold has to grow by an eighth first.
+        // A threshold of 0 never drops a key.
         self.prune_at = (threshold * 1.125).max(f64::MIN_POSITIVE);
     }
 
-    /// Keeps the keys that stay, as it is seen before any of them goes.
+    /// Keeps the keys that `stays` accepts; it sees the set before any key is removed.
     fn retain(&mut self, digester: &Digester, stays: &dyn Fn(&Self, K) -> bool) {
         let mut kept = 0;
         for place in 0..self.tags.len() {
@@ -217,7 +276,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         self.len = 0;
         for index in 0..kept {
             let member = self.kept[index];
-            self.count(member, member.key.digest(digester));
+            self.insert(member, member.key.digest(digester));
         }
     }
 
@@ -230,12 +289,12 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         self.members().map(|member| member.key)
     }
 
-    pub(crate) fn shares_mut(&mut self) -> impl Iterator<Item = &mut S> {
+    pub(crate) fn own_parts_mut(&mut self) -> impl Iterator<Item = &mut S> {
         let members = self.members.iter_mut().zip(self.tags.iter());
-        members.filter(|(_, tag)| **tag != 0).map(|(member, _)| &mut member.share)
+        members.filter(|(_, tag)| **tag != 0).map(|(member, _)| &mut member.own)
     }
 
-    /// Times that a heavy key found no room.
+    /// How often a heavy key found no room.
     pub(crate) fn overflow(&self) -> u64 {
         self.overflow
     }
@@ -247,7 +306,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         self.overflow = 0;
     }
 
-    /// Begins an epoch with the keys that stay from the one before.
+    /// Begins an epoch with the keys of the last one that `stays` accepts.
     pub(crate) fn next_epoch(&mut self, digester: &Digester, stays: &dyn Fn(&Self, K) -> bool) {
         self.retain(digester, stays);
         self.prune_at = 0.0;
@@ -261,12 +320,12 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         out.sorted(out.key_bytes() + S::STORED_BYTES, |out| {
             for member in self.members() {
                 out.key(member.key);
-                member.share.save(out);
+                member.own.save(out);
             }
         });
     }
 
-    /// Takes over a saved set; this one is empty.
+    /// Reads a saved set into this empty one.
     pub(crate) fn load(
         &mut self,
         from: &mut Reader<'_>,
@@ -281,9 +340,9 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         let mut before = None;
         for _ in 0..count {
             let key: K = from.next_key("candidate", &mut before)?;
-            let share = S::load(from)?;
+            let own = S::load(from)?;
             self.len += 1;
-            if !self.put(Member { key, share }, key.digest(digester)) {
+            if !self.put(Member { key, own }, key.digest(digester)) {
                 let width = from.key_bytes() + S::STORED_BYTES;
                 return Err(from.invalid("candidate", width, "it collides with other keys"));
             }
@@ -291,9 +350,9 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         Ok(())
     }
 
-    /// Takes note that sets of packets with these `totals` are merged. A key over a share of the sum
-    /// is over that share of one of them; a key over a fixed weight need not be over it in any, unless
-    /// all of it is in one, and so may be missing.
+    /// Counts an overflow if the merge of two parts with these `totals` may miss a heavy key. A key
+    /// above a share of the sum is above that share in one of the parts. A key above a fixed weight may
+    /// be below it in both, unless each key is in one part only.
     pub(crate) fn note_parts(&mut self, threshold: Threshold, totals: [u64; 2]) {
         let [own, other] = totals;
         let hidden =
@@ -303,7 +362,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         }
     }
 
-    /// Adds the keys of `other` with their shares.
+    /// Adds the keys of `other` with their own parts.
     pub(crate) fn merge(
         &mut self,
         other: &Self,
@@ -313,10 +372,10 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
     ) {
         for member in other.members() {
             let digest = member.key.digest(digester);
-            if let Some(share) = self.share(&member.key, digest) {
-                share.merge(&member.share);
+            if let Some(own) = self.own_part(&member.key, digest) {
+                own.merge(&member.own);
             } else {
-                let member = (member.key, digest, member.share);
+                let member = (member.key, digest, member.own);
                 self.join(member, threshold, digester, estimate);
             }
         }
@@ -334,7 +393,7 @@ mod tests {
     use super::*;
     use crate::key::Key4;
 
-    /// A full set that nobody can be dropped from is not searched for each packet.
+    /// A full set that cannot drop any key is not searched again for each packet.
     #[test]
     fn a_set_that_stays_full_is_pruned_once() {
         let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);

@@ -132,7 +132,7 @@ fn an_outline_says_what_a_shared_summary_answers() {
             let options = Options { parameters, ..Options::new(1 << 20, 1).for_keys(16) };
             let case = format!("{} {:?}", info.name, options.parameters);
             let outline = Outline::concurrent(16, info.name, &options);
-            match (outline, catalog::build_shared::<Key16>(info.name, &options)) {
+            match (outline, catalog::build_concurrent::<Key16>(info.name, &options)) {
                 (Ok(outline), Ok(built)) => {
                     let answers = built.ordinary().answers();
                     assert_eq!(shape(&outline, 16), shape(answers, 16), "{case}");
@@ -146,7 +146,7 @@ fn an_outline_says_what_a_shared_summary_answers() {
             }
         }
     }
-    assert!(seen.built >= catalog::SHARED.len() && seen.refused > 30, "{}", seen.refused);
+    assert!(seen.built >= catalog::CONCURRENT.len() && seen.refused > 30, "{}", seen.refused);
 }
 
 /// The first form is the default, and no two are asked for alike.

@@ -49,7 +49,7 @@ fn sharing(workers: usize, config: &Config) -> Config {
 fn what_workers_share_is_reported_as_by_one() {
     let configs = configs();
     let names = configs.iter().map(|config| config.algorithm.as_str());
-    assert!(names.eq(catalog::SHARED.iter().copied()));
+    assert!(names.eq(catalog::CONCURRENT.iter().copied()));
     let bytes = mixed(31, PACKETS);
     for (by, config) in [Measure::Packets, Measure::Bytes].into_iter().zip([&configs; 2]) {
         for config in config {
@@ -121,7 +121,7 @@ fn what_is_not_dropped_is_measured_once() {
 fn all_the_memory_is_shared() {
     // Less than the sketches would take by themselves.
     let memory_bytes = 2 << 20;
-    for name in catalog::SHARED {
+    for name in catalog::CONCURRENT {
         for (epoch, sets) in [(EpochLength::Whole, 1), (EpochLength::Packets(9), 2)] {
             let plan = |workers, shared| {
                 let tasks = Some(vec!["flow-size".to_owned()]);

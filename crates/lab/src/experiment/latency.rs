@@ -7,7 +7,7 @@ use std::sync::Arc;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::Summary;
-use flowgauge_core::summary::shared::SharedIngest;
+use flowgauge_core::summary::concurrent::ConcurrentIngest;
 use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 
 use super::part::{median, spread};
@@ -67,7 +67,7 @@ impl<K: FlowKey> Runner<K> for Box<dyn Summary<K>> {
 }
 
 /// What others fill, too.
-impl<K: FlowKey> Runner<K> for Arc<dyn SharedIngest<K>> {
+impl<K: FlowKey> Runner<K> for Arc<dyn ConcurrentIngest<K>> {
     /// Goes on with the epoch that the others are in.
     fn begin(&mut self) {}
 

@@ -140,7 +140,7 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &skipper::HIERARCHICAL,
     &auto::AUTO,
     &scaling::SEPARATE,
-    &scaling::SHARED,
+    &scaling::CONCURRENT,
     &scaling::UPDATES,
     &switch::DPDK,
     &switch::ZERO_LOSS,

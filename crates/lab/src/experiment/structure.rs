@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::shared::SharedIngest;
+use flowgauge_core::summary::concurrent::ConcurrentIngest;
 use flowgauge_core::summary::{BuildError, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
@@ -109,12 +109,12 @@ impl Structure {
     /// Builds it as one that several workers fill at once.
     ///
     /// # Errors
-    /// When it cannot be shared, or not be built as asked for such keys.
-    pub(crate) fn share<K: FlowKey>(
+    /// When it cannot be concurrent, or cannot be built as asked for such keys.
+    pub(crate) fn concurrent<K: FlowKey>(
         &self,
         setting: &Setting,
-    ) -> Result<Box<dyn SharedIngest<K>>, Failure> {
-        let built = catalog::build_shared::<K>(self.algorithm, &self.options::<K>(setting)?);
+    ) -> Result<Box<dyn ConcurrentIngest<K>>, Failure> {
+        let built = catalog::build_concurrent::<K>(self.algorithm, &self.options::<K>(setting)?);
         built.map_err(|error| self.failed(error))
     }
 

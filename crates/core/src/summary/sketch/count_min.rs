@@ -7,8 +7,8 @@
 
 use std::marker::PhantomData;
 
+use super::super::concurrent::{Concurrent, ConcurrentIngest};
 use super::super::distinct::counted_linearly;
-use super::super::shared::{Share, SharedIngest};
 use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use super::k_ary;
 use super::rows::{
@@ -53,8 +53,10 @@ impl Describe for CountMin {
     }
 }
 
-impl Share for CountMin {
-    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+impl Concurrent for CountMin {
+    fn build_concurrent<K: FlowKey>(
+        options: &Options,
+    ) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
         build_concurrent::<K, Least<u32>, Least<u64>>(options)
     }
 }

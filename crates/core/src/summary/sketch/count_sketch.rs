@@ -7,7 +7,7 @@
 
 use std::marker::PhantomData;
 
-use super::super::shared::{Share, SharedIngest};
+use super::super::concurrent::{Concurrent, ConcurrentIngest};
 use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use super::rows::{
     CONFIDENCE, Grid, L2_PARAMETERS, Linear, MOST_ROWS, RowSketch, Rows, Rule, Signed, Targets,
@@ -53,8 +53,10 @@ impl Describe for CountSketch {
     }
 }
 
-impl Share for CountSketch {
-    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+impl Concurrent for CountSketch {
+    fn build_concurrent<K: FlowKey>(
+        options: &Options,
+    ) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
         build_concurrent::<K, Signs<i32>, Signs<i64>>(options)
     }
 }

@@ -9,7 +9,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::super::shared::{Share, SharedIngest};
+use super::super::concurrent::{Concurrent, ConcurrentIngest};
 use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use super::count_min::{adds_up, most_keys};
 use super::count_sketch::medians;
@@ -57,8 +57,10 @@ impl Describe for KAry {
     }
 }
 
-impl Share for KAry {
-    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+impl Concurrent for KAry {
+    fn build_concurrent<K: FlowKey>(
+        options: &Options,
+    ) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
         build_concurrent::<K, Centred<u32>, Centred<u64>>(options)
     }
 }

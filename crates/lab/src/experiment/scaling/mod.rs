@@ -1,16 +1,16 @@
-//! How structures of their own, and shared ones, scale over cores.
+//! How separate and concurrent structures scale over cores.
 
+mod concurrent;
 mod contest;
 mod replay;
 mod rounds;
 mod separate;
-mod shared;
 mod updates;
 
 use super::parallel::Together;
 use super::preset::{self, Preset};
+pub(super) use concurrent::CONCURRENT;
 pub(super) use separate::SEPARATE;
-pub(super) use shared::SHARED;
 pub(super) use updates::UPDATES;
 
 const TRAFFIC: Preset = Preset::other(

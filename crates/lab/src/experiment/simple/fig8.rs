@@ -114,7 +114,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         };
         let own = || array(size_of::<u32>()).build::<Key8>(setting);
         let swapped = Swapped::new(bytes / size_of::<u32>());
-        let added: Arc<_> = array(size_of::<u64>()).share::<Key8>(setting)?.into();
+        let added: Arc<_> = array(size_of::<u64>()).concurrent::<Key8>(setting)?.into();
         let times = [
             (SEPARATE, race(&mut [own()?, own()?], &parts, setting.rounds)),
             (SHARED, race(&mut [swapped.clone(), swapped], &parts, setting.rounds)),

@@ -14,14 +14,14 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::concurrent::{self, AtomicSums, CELL_BYTES, ConcurrentIngest, Sums};
 use crate::summary::forms::form;
-use crate::summary::heavy::{self, HeavyKeys};
-use crate::summary::shared::{self, AtomicSums, CELL_BYTES, SharedIngest, Sums};
+use crate::summary::heavy::{self, HeavyKeys, OwnPart};
 use crate::summary::sketch::{Unsigned, rows::Rows};
 use crate::summary::state::{self, ARRAY_STATE, Distinct, Ewma, Kind, States};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery, Summary, share,
+    Ingest, Laws, Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use crate::terms::{Measure, Size, Threshold};
 use states::StateArray;
@@ -184,7 +184,7 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
             weights,
             |i| counts[i].get(),
             |i| {
-                if let Some(part) = own.share(&keys[i], digests[i]) {
+                if let Some(part) = own.own_part(&keys[i], digests[i]) {
                     // The key's own part has no more room than the counter, which counts the
                     // excess.
                     let _ = part.add(weights[i]);
@@ -363,11 +363,13 @@ impl<K: FlowKey, C: Unsigned> Sums<K> for CounterArray<K, C> {
     }
 }
 
-impl shared::Share for CountArray {
-    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+impl concurrent::Concurrent for CountArray {
+    fn build_concurrent<K: FlowKey>(
+        options: &Options,
+    ) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
         let counters = &Kind::OF_ARRAYS[..1];
         Kind::from_options(Self::INFO.name, counters, options)?;
-        let options = shared::without_candidates(options)?;
+        let options = concurrent::without_candidates(options)?;
         match options.by {
             Measure::Packets => CounterArray::<K, u32>::concurrent(&options),
             Measure::Bytes => CounterArray::<K, u64>::concurrent(&options),
@@ -376,7 +378,7 @@ impl shared::Share for CountArray {
 }
 
 impl<K: FlowKey, C: Unsigned> CounterArray<K, C> {
-    fn concurrent(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+    fn concurrent(options: &Options) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
         // The counters get their part of a column's bytes in both arrays.
         let memory_bytes = options.memory_bytes / (size_of::<C>() + CELL_BYTES) * size_of::<C>();
         let options = Options { memory_bytes, ..options.clone() };
@@ -442,7 +444,7 @@ fn limit(threshold: Threshold, total: u64) -> u64 {
 /// than the set of heavy keys has room for, unless it drops nothing. A full set drops keys by all
 /// columns, and must see the same for batches of any size.
 #[inline(always)]
-fn packets_at_once<K: FlowKey, S: share::Share>(
+fn packets_at_once<K: FlowKey, S: OwnPart>(
     packets: usize,
     heavy: &HeavyKeys<K, S>,
     threshold: impl Fn() -> f64,

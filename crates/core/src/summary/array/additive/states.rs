@@ -17,8 +17,8 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::heavy::OwnPart;
 use crate::summary::heavy::{self, HeavyKeys};
-use crate::summary::share::Share;
 use crate::summary::state::{self, Distinct, Ewma, Past, State};
 use crate::summary::{
     Answers, BuildError, Candidates, Counter, Estimate, Forecast, Forecasts, Incompatible, Ingest,
@@ -35,7 +35,7 @@ pub(super) trait AdditiveState: State {
     /// Whether it counts more than `limit`: distinct elements, or packets or bytes as `C` does.
     fn exceeds<C: Counter>(&self, limit: u64) -> bool;
     /// A key's own part of the state.
-    type Own: Share;
+    type Own: OwnPart;
     /// Adds packets to a key's own part.
     fn add_own(own: &mut Self::Own, packets: u32, bytes: u64);
     /// Begins an epoch of a key's own part, after one with this `past`.
@@ -241,7 +241,7 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
     /// Adds packets of a key with a heavy column to its own part.
     #[inline(always)]
     fn count_own(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
-        match self.heavy.share(&key, digest) {
+        match self.heavy.own_part(&key, digest) {
             Some(own) => S::add_own(own, packets, bytes),
             None => self.join(key, digest, packets, bytes),
         }
@@ -418,7 +418,7 @@ impl<K: FlowKey, S: AdditiveState> Summary<K> for StateArray<K, S> {
         for state in self.states.iter_mut() {
             state.next_epoch(&self.past);
         }
-        for own in self.heavy.shares_mut() {
+        for own in self.heavy.own_parts_mut() {
             S::next_own(own, &self.past);
         }
         self.past.next_epoch(self.saturated, true);

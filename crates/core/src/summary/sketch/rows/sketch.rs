@@ -9,9 +9,9 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::concurrent::{self, AtomicSums, ConcurrentIngest, Sums};
 use crate::summary::forms::form;
 use crate::summary::heavy::{self, HeavyKeys};
-use crate::summary::shared::{self, AtomicSums, SharedIngest, Sums};
 use crate::summary::{
     Answers, BuildError, Candidates, Cells, Counted, Counter, Estimate, Form, Incompatible, Info,
     Ingest, Laws, Merge, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
@@ -107,7 +107,7 @@ pub(crate) fn build<K: FlowKey, P: Rule, B: Rule>(
 /// Builds a concurrent sketch of packets by the rule `P`, or of bytes by the rule `B`.
 pub(crate) fn build_concurrent<K: FlowKey, P: Linear, B: Linear>(
     options: &Options,
-) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
     match options.by {
         Measure::Packets => RowSketch::<K, P>::concurrent(options),
         Measure::Bytes => RowSketch::<K, B>::concurrent(options),
@@ -276,9 +276,9 @@ impl<K: FlowKey, R: Linear> Sums<K> for RowSketch<K, R> {
 
 impl<K: FlowKey, R: Linear> RowSketch<K, R> {
     /// Builds a concurrent sketch.
-    fn concurrent(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
-        let options = shared::without_candidates(options)?;
-        let task_bytes_per_cell = options.task_bytes_per_cell + shared::CELL_BYTES;
+    fn concurrent(options: &Options) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
+        let options = concurrent::without_candidates(options)?;
+        let task_bytes_per_cell = options.task_bytes_per_cell + concurrent::CELL_BYTES;
         let options = Options { task_bytes_per_cell, ..options };
         AtomicSums::build(&options, Self::new(&options)?)
     }

@@ -1,60 +1,61 @@
-//! Cells that are sums of weights: Count-Min, Count Sketch, K-ary and the additive array, shared.
+//! Concurrent rows of cells that are sums: Count-Min, Count Sketch, K-ary and the additive array.
 
 use std::marker::PhantomData;
+use std::sync::atomic::Ordering::Relaxed;
 
 use flowgauge_kernel::{Digester, prefetch};
 
 use super::super::sketch::rows::{Rows, ask_first, signs, with_rows};
 use super::super::{BuildError, Counter, Options, Summary};
-use super::atomic::{AtomicU64, Column, Relaxed, add_saturating, column};
-use super::{SharedIngest, Total};
+use super::atomic::{AtomicU64, Column, column};
+use super::{ConcurrentIngest, Total, add_saturating};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 
-/// Packets whose cells are asked for ahead of the one in hand.
+/// Packets ahead of the current one whose cells are prefetched.
 const PREFETCH_AHEAD: usize = 16;
 
-/// Bytes of a cell, beside those of the ordinary summary.
+/// Bytes per cell, in addition to the ordinary summary's.
 pub(in crate::summary) const CELL_BYTES: usize = size_of::<AtomicU64>();
 
-/// An ordinary summary of such cells, without candidates.
+/// An ordinary summary whose cells are sums of weights, without candidates.
 pub(in crate::summary) trait Sums<K: FlowKey>:
     Summary<K> + Sync + 'static
 {
-    /// The weights.
+    /// The type of the weights, which says what is counted.
     type Weight: Counter;
-    /// Whether some rows subtract them: those that [`signs`] tell.
+    /// Whether rows subtract the weight of a key where its [`signs`] say so.
     const SIGNED: bool;
-    /// The rows of cells.
+    /// The shape of the rows.
     fn shape(&self) -> Rows;
-    /// Takes over the sums of cells instead of its own; `lost` is what these lack of the total, over
-    /// all rows.
+    /// Replaces its cells by `sums`, which lack a weight of `lost` in all rows together, and its
+    /// total by `total`.
     fn replace(&mut self, total: u64, lost: u64, sums: impl Iterator<Item = u64>);
 }
 
 /// The cells, and the ordinary summary that they move to.
 ///
-/// Cost: an atomic addition for each row a packet, and one compare-and-swap a batch. Memory in bytes:
+/// Cost: an atomic addition per row and packet, and a compare-and-swap per batch. Memory in bytes:
 /// `rows × columns × 8`, and the ordinary summary's.
 pub(in crate::summary) struct AtomicSums<K, S> {
     digester: Digester,
     rows: Rows,
     cells: Column<AtomicU64>,
     total: Total,
-    /// Weight that found no room in the total.
+    /// Weight of the batches that the total did not take.
     refused: AtomicU64,
     ordinary: S,
     keys: PhantomData<fn(K)>,
 }
 
 impl<K: FlowKey, S: Sums<K>> AtomicSums<K, S> {
-    /// Boxes it, with the `ordinary` summary that was built from the same options.
+    /// Builds it beside the `ordinary` summary of the same options.
     pub(in crate::summary) fn build(
         options: &Options,
         ordinary: S,
-    ) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+    ) -> Result<Box<dyn ConcurrentIngest<K>>, BuildError> {
         let rows = ordinary.shape();
-        // No sum of these is over what a cell holds of either sign.
+        // A cell holds any sum of these weights, of either sign.
         let most = if S::SIGNED { i64::MAX.unsigned_abs() } else { u64::MAX };
         Ok(Box::new(Self {
             digester: options.digester,
@@ -68,7 +69,7 @@ impl<K: FlowKey, S: Sums<K>> AtomicSums<K, S> {
     }
 }
 
-/// Adds packets to the cells of `D` rows, some of which subtract them where they are `SIGNED`.
+/// Adds packets to the cells of `D` rows; if `SIGNED`, rows may subtract them.
 #[inline(never)]
 fn add<W: Counter, const D: usize, const SIGNED: bool>(
     rows: Rows,
@@ -90,13 +91,13 @@ fn add<W: Counter, const D: usize, const SIGNED: bool>(
         for (row, places) in places.iter().enumerate() {
             let sign = 1 - 2 * (signs >> row & 1).cast_signed();
             let weight = weight.get().wrapping_mul(sign.cast_unsigned());
-            // In two's complement a sum that fits wraps on the way to it as often as back.
+            // In two's complement, a final sum that fits is right even if partial sums wrap.
             cells[places[i] as usize].fetch_add(weight, Relaxed);
         }
     }
 }
 
-impl<K: FlowKey, S: Sums<K>> SharedIngest<K> for AtomicSums<K, S> {
+impl<K: FlowKey, S: Sums<K>> ConcurrentIngest<K> for AtomicSums<K, S> {
     fn ingest(&self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (digests, weights) = (batch.digests(), S::Weight::column(batch));

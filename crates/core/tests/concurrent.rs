@@ -1,4 +1,4 @@
-//! Shared summaries: what several workers count at once is what one counts.
+//! Concurrent summaries: several workers count at once what one worker counts.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
-use flowgauge_core::summary::shared::SharedIngest;
+use flowgauge_core::summary::concurrent::ConcurrentIngest;
 use flowgauge_core::summary::{BuildErrorKind, Options};
 use flowgauge_core::terms::{Measure, Size};
 
@@ -31,7 +31,7 @@ fn packets(count: usize, flows: u32) -> Vec<Packet> {
     (0..count).map(|_| (skewed(&mut random), random.u32(64..1500))).collect()
 }
 
-/// Deals packets out at random.
+/// Deals packets out to workers at random.
 fn dealt(packets: &[Packet], workers: usize) -> Vec<Vec<Packet>> {
     let mut random = fastrand::Rng::with_seed(SEED + 1);
     let mut hands = vec![Vec::new(); workers];
@@ -41,7 +41,7 @@ fn dealt(packets: &[Packet], workers: usize) -> Vec<Vec<Packet>> {
     hands
 }
 
-/// Hands packets over in batches of random sizes.
+/// Passes packets to `ingest` in batches of random sizes.
 fn feed<K: FlowKey>(packets: &[Packet], mut ingest: impl FnMut(&mut Batch<K>)) {
     let mut random = fastrand::Rng::with_seed(SEED + 2);
     let (mut batch, mut rest) = (Batch::new(), packets);
@@ -56,32 +56,38 @@ fn feed<K: FlowKey>(packets: &[Packet], mut ingest: impl FnMut(&mut Batch<K>)) {
     }
 }
 
-/// Each hand in a thread of its own, all beginning at once.
-fn feed_at_once<K: FlowKey>(shared: &dyn SharedIngest<K>, hands: &[Vec<Packet>]) {
+/// Feeds each worker's packets in a thread of its own; all threads begin at once.
+fn feed_at_once<K: FlowKey>(concurrent: &dyn ConcurrentIngest<K>, hands: &[Vec<Packet>]) {
     let begin = Barrier::new(hands.len());
     thread::scope(|scope| {
         for hand in hands {
             scope.spawn(|| {
                 begin.wait();
-                feed(hand, |batch| shared.ingest(batch));
+                feed(hand, |batch| concurrent.ingest(batch));
             });
         }
     });
 }
 
-/// Shared by two and by eight workers, epoch after epoch, the stored form is that of one worker.
-fn is_that_of_one<K: FlowKey>(name: &str, options: &Options, packets: &[Packet]) {
+/// Filled by two and by eight workers, epoch after epoch, the stored form is that of one worker.
+fn equals_one_worker<K: FlowKey>(name: &str, options: &Options, packets: &[Packet]) {
     let info = catalog::info(name).unwrap();
     let mut ordinary = catalog::build::<K>(name, options).unwrap();
     feed(packets, |batch| ordinary.ingest(batch));
     let expected = encode(info, options, &*ordinary);
-    let mut shared = catalog::build_shared::<K>(name, options).unwrap();
+    let mut concurrent = catalog::build_concurrent::<K>(name, options).unwrap();
     for workers in [2, 8] {
-        feed_at_once(&*shared, &dealt(packets, workers));
-        assert!(encode(info, options, shared.collect()) == expected, "{name}, {workers} workers");
+        feed_at_once(&*concurrent, &dealt(packets, workers));
+        assert!(
+            encode(info, options, concurrent.collect()) == expected,
+            "{name}, {workers} workers"
+        );
     }
     let empty = catalog::build::<K>(name, options).unwrap();
-    assert!(encode(info, options, shared.collect()) == encode(info, options, &*empty), "{name}");
+    assert!(
+        encode(info, options, concurrent.collect()) == encode(info, options, &*empty),
+        "{name}"
+    );
 }
 
 #[test]
@@ -90,44 +96,45 @@ fn sums_are_those_of_one_worker() {
     for by in [Measure::Packets, Measure::Bytes] {
         let options = Options { by, ..Options::new(1 << 20, 1) };
         let few = [("columns", "256"), ("candidates", "0")];
-        is_that_of_one::<Key8>("count-array", &options.clone().with(few), &packets);
+        equals_one_worker::<Key8>("count-array", &options.clone().with(few), &packets);
         for name in ["count-min", "count-sketch", "k-ary"] {
             for rows in ["1", "4", "11"] {
                 let few = [("columns", "256"), ("candidates", "0"), ("rows", rows)];
-                is_that_of_one::<Key16>(name, &options.clone().with(few), &packets);
+                equals_one_worker::<Key16>(name, &options.clone().with(few), &packets);
             }
             let papers = [("columns", "65536"), ("candidates", "0"), ("rows", "4")];
-            is_that_of_one::<Key8>(name, &options.clone().with(papers), &packets);
+            equals_one_worker::<Key8>(name, &options.clone().with(papers), &packets);
         }
     }
 }
 
-fn flows_are_those_of_one<K: FlowKey>() {
+fn flows_equal_one_worker<K: FlowKey>() {
     let options = Options::new(4 << 20, 1);
     for (buckets, flows) in [("8192", 3000), ("16384", 3000), ("64", 40)] {
         let options = options.clone().with([("buckets", buckets)]);
-        is_that_of_one::<K>("linear-table", &options, &packets(50_000, flows));
+        equals_one_worker::<K>("linear-table", &options, &packets(50_000, flows));
     }
 }
 
 #[test]
 fn flows_are_those_of_one_worker_with_keys_of_any_width() {
-    flows_are_those_of_one::<Key4>();
-    flows_are_those_of_one::<Key8>();
-    flows_are_those_of_one::<Key16>();
-    flows_are_those_of_one::<Key37>();
+    flows_equal_one_worker::<Key4>();
+    flows_equal_one_worker::<Key8>();
+    flows_equal_one_worker::<Key16>();
+    flows_equal_one_worker::<Key37>();
 }
 
-/// All workers bring the same new flows at the same time, as many as there is room for.
+/// All workers add the same new flows at the same time, as many as there is room for.
 #[test]
 fn flows_that_all_workers_bring_at_once_are_there_once() {
     for round in 0..20 {
         for (buckets, most) in [("8", 6), ("1024", 768), ("4096", 3072)] {
             let options = Options::new(1 << 20, 1).with([("buckets", buckets)]);
-            let mut shared = catalog::build_shared::<Key37>("linear-table", &options).unwrap();
+            let mut concurrent =
+                catalog::build_concurrent::<Key37>("linear-table", &options).unwrap();
             let hand: Vec<Packet> = (0..most).map(|flow| (flow + round * 10_000, 100)).collect();
-            feed_at_once(&*shared, &vec![hand; 8]);
-            let answers = shared.collect().answers();
+            feed_at_once(&*concurrent, &vec![hand; 8]);
+            let answers = concurrent.collect().answers();
             let flows = answers.flows().unwrap();
             assert_eq!((flows.len(), answers.untracked()), (most as usize, Size::default()));
             flows.for_each(&mut |_, size| assert_eq!(size, Size { packets: 8, bytes: 800 }));
@@ -136,7 +143,7 @@ fn flows_that_all_workers_bring_at_once_are_there_once() {
 }
 
 /// More flows than there is room for: every packet is in one flow or untracked, and no flow has more
-/// than it sent.
+/// packets than it sent.
 #[test]
 fn what_a_full_table_does_not_take_is_untracked() {
     let packets = packets(200_000, 2000);
@@ -146,10 +153,10 @@ fn what_a_full_table_does_not_take_is_untracked() {
             Size { packets: 1, bytes: bytes.into() };
     }
     let options = Options::new(1 << 20, 1).with([("buckets", "1024")]);
-    let mut shared = catalog::build_shared::<Key16>("linear-table", &options).unwrap();
+    let mut concurrent = catalog::build_concurrent::<Key16>("linear-table", &options).unwrap();
     for workers in [2, 8] {
-        feed_at_once(&*shared, &dealt(&packets, workers));
-        let answers = shared.collect().answers();
+        feed_at_once(&*concurrent, &dealt(&packets, workers));
+        let answers = concurrent.collect().answers();
         let (flows, mut all) = (answers.flows().unwrap(), answers.untracked());
         assert!(flows.len() == 768 && sent.len() > 768 && all.packets > 0);
         let mut seen = BTreeMap::new();
@@ -165,17 +172,18 @@ fn what_a_full_table_does_not_take_is_untracked() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused_with_what_can() {
+fn what_cannot_be_concurrent_is_refused() {
     let refusal = |name: &str, parameters: &[(&str, &str)]| {
         let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
-        match catalog::build_shared::<Key8>(name, &options) {
+        match catalog::build_concurrent::<Key8>(name, &options) {
             Ok(_) => panic!("{name} was built"),
             Err(error) => error,
         }
     };
-    for info in catalog::ALGORITHMS.iter().filter(|info| !catalog::SHARED.contains(&info.name)) {
+    for info in catalog::ALGORITHMS.iter().filter(|info| !catalog::CONCURRENT.contains(&info.name))
+    {
         let error = refusal(info.name, &[]);
-        assert!(matches!(error.kind(), BuildErrorKind::Unshared { .. }), "{}", info.name);
+        assert!(matches!(error.kind(), BuildErrorKind::NotConcurrent { .. }), "{}", info.name);
         assert!(error.to_string().contains("linear-table, count-array, count-min"), "{error}");
     }
     let refused = [
@@ -191,15 +199,15 @@ fn what_cannot_be_shared_is_refused_with_what_can() {
     }
 }
 
-/// Both the shared one and the ordinary one are within the memory given.
+/// The concurrent and the ordinary summary are within the memory limit together.
 #[test]
 fn memory_is_that_of_both() {
-    for name in catalog::SHARED {
+    for name in catalog::CONCURRENT {
         for memory_bytes in [100_000, 3 << 20] {
-            let shared =
-                catalog::build_shared::<Key16>(name, &Options::new(memory_bytes, 1)).unwrap();
-            let own = shared.memory_bytes();
-            // Spare entries are beside it.
+            let concurrent =
+                catalog::build_concurrent::<Key16>(name, &Options::new(memory_bytes, 1)).unwrap();
+            let own = concurrent.memory_bytes();
+            // Spare entries are not within the limit.
             assert!(own <= memory_bytes + 4096 && own > memory_bytes / 4, "{name}: {own}");
         }
     }

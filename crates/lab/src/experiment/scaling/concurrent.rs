@@ -1,11 +1,11 @@
-//! Two workers that share a summary, against two with a summary each.
+//! Two workers that fill one concurrent summary, against two with a summary each.
 
 use std::sync::Arc;
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Key8, KeyKind};
-use flowgauge_core::summary::shared::SharedIngest;
+use flowgauge_core::summary::concurrent::ConcurrentIngest;
 use flowgauge_synthetic::Profile;
 
 use super::{WORKERS, in_turns};
@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::traffic::Scene;
 use crate::trial::THRESHOLD;
 
-pub(crate) const SHARED: Experiment = Experiment {
+pub(crate) const CONCURRENT: Experiment = Experiment {
     name: "scaling/shared",
     title: "two workers that share a summary, against two with one each",
     paper: "Simple (SOSR 2018), section 5",
@@ -54,7 +54,7 @@ pub(crate) const SHARED: Experiment = Experiment {
     }],
 };
 
-/// What fits the cache: bytes of a shared summary, and flows.
+/// What fits the cache: bytes of a concurrent summary, and flows.
 const SMALL: (usize, u64) = (1 << 19, 1 << 12);
 
 /// Flows of a summary that does not.
@@ -86,7 +86,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             let whole = draw(setting, flows, skew)?;
             let parts = whole.deal(WORKERS, BATCH_PACKETS);
             let traffic = format!("{size}, skew {skew}");
-            for name in catalog::SHARED {
+            for name in catalog::CONCURRENT {
                 let structure = Structure::new(*name, name).in_bytes(bytes);
                 let (times, untracked) = contest(&structure, setting, &whole, &parts)?;
                 if untracked > 0 {
@@ -122,30 +122,31 @@ fn draw(setting: &Setting, flows: u64, skew: f64) -> Result<Stream<Key8>, Failur
     Ok(Stream::of(&epochs[0], KeyKind::PAIR, setting.seed))
 }
 
-/// Nanoseconds a packet, round by round: of one worker with an ordinary summary, of one with a shared
-/// one, of two with one each, and of two that share one; and the packets that found no room.
+/// Nanoseconds per packet in each round: one worker with an ordinary summary, one with a concurrent
+/// summary, two with an ordinary summary each, and two with one concurrent summary; and the packets
+/// that found no room.
 fn contest(
     structure: &Structure,
     setting: &Setting,
     whole: &Stream<Key8>,
     parts: &[Stream<Key8>],
 ) -> Result<(Vec<[f64; 4]>, u64), Failure> {
-    let mut shared = structure.share::<Key8>(setting)?;
-    let shape = structure.clone().with(shared.collect().parameters());
+    let mut concurrent = structure.concurrent::<Key8>(setting)?;
+    let shape = structure.clone().with(concurrent.collect().parameters());
     let mut alone = [shape.build::<Key8>(setting)?];
     let mut each = [shape.build::<Key8>(setting)?, shape.build::<Key8>(setting)?];
-    let shared: Arc<dyn SharedIngest<Key8>> = shared.into();
-    let mut sharer = [Arc::clone(&shared)];
-    let mut sharers = [Arc::clone(&shared), shared];
+    let concurrent: Arc<dyn ConcurrentIngest<Key8>> = concurrent.into();
+    let mut alone = [Arc::clone(&concurrent)];
+    let mut both = [Arc::clone(&concurrent), concurrent];
     let whole = std::slice::from_ref(whole);
     let times = in_turns(
         whole[0].keys.len(),
         setting.rounds,
         [
             &mut |passes| run(&mut alone, whole, passes),
-            &mut |passes| run(&mut sharer, whole, passes),
+            &mut |passes| run(&mut alone, whole, passes),
             &mut |passes| run(&mut each, parts, passes),
-            &mut |passes| run(&mut sharers, parts, passes),
+            &mut |passes| run(&mut both, parts, passes),
         ],
     );
     Ok((times, alone[0].untracked()))
