@@ -411,17 +411,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Steps from place to place that hash tables may still take while they are read: the bytes tell
-/// their seed, so that their author may have chosen keys that collide.
+/// How many search steps hash tables may still take while they are decoded. The bytes contain the seed,
+/// so their author may have chosen keys that collide.
 #[derive(Debug)]
-pub(crate) struct Patience(usize);
+pub(crate) struct StepBudget(usize);
 
-impl Patience {
-    /// Keys that collide by chance take a few steps each; small tables may take more.
+impl StepBudget {
+    /// Keys that collide by chance take a few steps each; small tables may need more.
     const STEPS_PER_KEY: usize = 64;
     const STEPS: usize = 1 << 20;
 
-    /// For so many `keys`.
+    /// A budget for `keys` keys.
     pub(crate) fn new(keys: usize) -> Self {
         Self(Self::STEPS.saturating_add(keys.saturating_mul(Self::STEPS_PER_KEY)))
     }
@@ -431,7 +431,7 @@ impl Patience {
         self.0
     }
 
-    /// Takes steps; returns whether there were as many.
+    /// Spends steps; returns whether the budget was enough.
     pub(crate) fn take(&mut self, steps: usize) -> bool {
         let enough = steps <= self.0;
         self.0 = self.0.saturating_sub(steps);

@@ -1,12 +1,11 @@
-//! What all exact tables have in common: their read side.
+//! What exact tables answer.
 
 use super::super::state::State;
 use super::super::{
     Answers, Candidates, Details, Estimate, Flows, Forecast, Forecasts, Seen, SizeEstimate,
     SizeQuery, Spread,
 };
-use super::exact::ExactTable;
-use super::layout::Layout;
+use super::{ExactTable, Layout};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Measure, Size};
 
@@ -16,14 +15,14 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         (self.layout.key(flow), self.layout.state(flow))
     }
 
-    /// What may belong to this flow and is not in its state.
+    /// Packets and bytes that may belong to this flow but are not in its state.
     fn missed(&self, flow: usize) -> Size {
-        if self.is_whole(flow) { self.saturated } else { self.untracked + self.saturated }
+        if self.is_complete(flow) { self.saturated } else { self.untracked + self.saturated }
     }
 
     fn size_of(&self, flow: usize) -> SizeEstimate {
         let size = self.layout.state(flow).size();
-        if self.is_whole(flow) {
+        if self.is_complete(flow) {
             return SizeEstimate::counted(size, self.saturated);
         }
         SizeEstimate::between(size, size, size + self.missed(flow))
@@ -103,7 +102,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> SizeQuery for ExactTable<K, S, L> {
         };
         match self.find(key, key.digest(&self.digester)) {
             Some(flow) => self.size_of(flow),
-            // The flow may be among the untracked ones.
+            // Its packets may be untracked.
             None => SizeEstimate::between(Size::default(), Size::default(), self.untracked),
         }
     }
@@ -116,12 +115,12 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Details for ExactTable<K, S, L> {
     }
 }
 
-/// What found no room may hold further elements of any address, unless that one is whole.
+/// Unless an address is complete, each untracked packet may bring it another element.
 impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         for flow in self.all() {
             if let Some(distinct) = self.layout.state(flow).distinct_above(self.spread) {
-                let unseen = if self.is_whole(flow) { 0 } else { self.untracked.packets };
+                let unseen = if self.is_complete(flow) { 0 } else { self.untracked.packets };
                 let estimate = distinct.estimate(unseen, self.saturated.packets);
                 visit(self.layout.key(flow).to_canonical(&self.digester), estimate);
             }

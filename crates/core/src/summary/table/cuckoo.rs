@@ -1,40 +1,75 @@
-//! CuckooTable: each key has two buckets, and makes room in them by moving others to their second.
+//! Cuckoo hashing: each key has two buckets. A new key may move other keys to their second bucket.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
-//! in software" (SOSR 2018), §3.2, with one slot a bucket and with four. As in DPDK's table, which
-//! the paper follows, a slot holds a flow's number and a tag, so that a displacement moves four
-//! bytes; nothing is kept for deletions.
+//! in software" (SOSR 2018), §3.2, with one slot per bucket and with four. As in DPDK's table, which
+//! the paper follows, a slot holds a flow's number and a tag, so that a move copies four bytes; there
+//! is nothing for deletions.
 
 use std::hint::select_unpredictable;
 
 use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 
-use super::super::codec::Patience;
+use super::super::codec::StepBudget;
 use super::super::remix::remix;
 use super::super::state::{self, Kind, with_state};
 use super::super::{
     BuildError, Describe, Info, Laws, Memory, Merge, Options, Parameter, Parameters, Summary,
 };
-use super::exact::ExactTable;
+use super::ExactTable;
 use super::layout::{Index, Records};
 use crate::key::FlowKey;
 
-/// Flows that a key moves at most to find room. With four slots a bucket, walks to 95 % take 3 on
-/// average; with one, they get long only where half of the slots are taken.
+/// Flows that a new key moves at most. With four slots per bucket, a walk takes 3 steps on average up
+/// to a load of 95 %; with one slot, walks get long near a load of one half.
 const MOST_STEPS: usize = 512;
 
-/// The same while a summary is read that did find room for all of its flows, and there is patience.
-const PATIENT_STEPS: usize = 1 << 18;
+/// The same while a stored summary is read, whose flows all had room, within the step budget.
+const DECODE_STEPS: usize = 1 << 18;
 
-/// Walks that may be in vain at first. Then each key that finds no room earns some steps, so that
-/// an untracked flow with many packets costs a walk only now and then.
-const VAIN_WALKS: usize = 64;
+/// Walks that may fail at first. After these, each packet without room earns a few steps, so that an
+/// untracked flow with many packets costs a walk only now and then.
+const FAILED_WALKS: usize = 64;
 const STEPS_EARNED: usize = 4;
 
-/// One slot a bucket.
+/// The exact table `cuckoo-1`: cuckoo hashing with one slot per bucket, at most half of them full.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(1 << 20, 1).with([("buckets", 2)]);
+/// let mut table = catalog::build::<Key4>("cuckoo-1", &options)?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 2]).unwrap(), 40, 0);
+/// table.ingest(&mut batch);
+/// assert_eq!(table.answers().flows().unwrap().len(), 1);
+/// assert_eq!(table.answers().untracked().bytes, 40);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub struct Cuckoo1;
 
-/// Four slots a bucket.
+/// The exact table `cuckoo-4`: cuckoo hashing with four slots per bucket, at most 95 % of them full.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(1 << 20, 1);
+/// let mut table = catalog::build::<Key4>("cuckoo-4", &options)?;
+/// let mut other = catalog::build::<Key4>("cuckoo-4", &options)?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// table.ingest(&mut batch);
+/// other.ingest(&mut batch);
+/// table.merge(&*other)?;
+/// assert_eq!(table.answers().flows().unwrap().get(0).1.bytes, 3000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Cuckoo4;
 
 const BUCKETS: Parameter = Parameter {
@@ -108,32 +143,32 @@ fn build<K: FlowKey, const SLOTS: usize>(
     name: &'static str,
     options: &Options,
 ) -> Result<Box<dyn Summary<K>>, BuildError> {
-    // All slots have a number of 32 bits.
+    // The number of any slot fits into 32 bits.
     let most = (1 << 32) / SLOTS as u64;
     with_state!(K, Kind::from_options(name, &Kind::OF_TABLES, options)?, S =>
         ExactTable::<K, S, Records<K, S, Cuckoo<SLOTS>>>::build(options, most))
 }
 
-/// Buckets of slots: a slot holds a flow's number, counted from 1, in the bits that the largest
-/// number needs, and bits of the digest in the others; 0 is empty.
+/// The index of the cuckoo tables. A slot holds a flow's number, counted from 1, in as many low bits as
+/// the largest number needs, and bits of the digest above; 0 is empty.
 struct Cuckoo<const SLOTS: usize> {
     buckets: Zeroed<[u32; SLOTS]>,
-    /// The bits of a slot that hold the number.
+    /// Mask of a slot's bits that hold the number.
     number: u32,
-    /// Steps that walks may still take in vain.
+    /// Steps that failing walks may still take.
     credit: usize,
 }
 
 impl<const SLOTS: usize> Cuckoo<SLOTS> {
     /// The two buckets of a digest, which differ.
     #[inline(always)]
-    fn places(&self, digest: u64) -> [usize; 2] {
+    fn buckets_of(&self, digest: u64) -> [usize; 2] {
         let mask = self.buckets.len() - 1;
         let first = digest as usize & mask;
         [first, first ^ (remix(digest, 0) as usize & mask).max(1)]
     }
 
-    /// The bits of the digest that a slot holds end with bit 47, the last of those for tags.
+    /// The slot of a flow. Its bits of the digest end with bit 47, the last one for tags.
     #[inline(always)]
     fn slot(&self, digest: u64, flow: usize) -> u32 {
         (digest >> 16) as u32 & !self.number | (flow as u32 + 1)
@@ -144,7 +179,7 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         ((slot & self.number) as usize).wrapping_sub(1)
     }
 
-    /// Fills an empty slot of the bucket, if there is one.
+    /// Writes to an empty slot of the bucket; returns whether there was one.
     #[inline(always)]
     fn put(&mut self, bucket: usize, slot: u32) -> bool {
         match self.buckets[bucket].iter_mut().find(|slot| **slot == 0) {
@@ -156,9 +191,9 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         }
     }
 
-    /// Puts the flow into the full `bucket`, from where another moves to its other bucket, and so
-    /// on at random until one finds an empty slot; returns how many moved. After `steps` in vain all
-    /// move back, where they are not more than the walk remembers.
+    /// Inserts the flow into its second bucket, which is full. A random flow of that bucket moves to its
+    /// other bucket, and so on until one finds an empty slot; returns the number of steps. After
+    /// `steps` without success it moves all flows back, if the walk recorded that many.
     #[cold]
     #[inline(never)]
     fn walk(
@@ -169,10 +204,10 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         digest_of: &dyn Fn(usize) -> u64,
     ) -> Option<usize> {
         let (new, mut slot) = (digest, self.slot(digest, flow));
-        let mut bucket = self.places(digest)[1];
+        let mut bucket = self.buckets_of(digest)[1];
         let mut path = [(0u32, 0u8); MOST_STEPS];
         for step in 0..steps {
-            // A draw by digest needs no state of its own, and the digest's seed is secret.
+            // The digest's seed is secret, so it serves as a source of random numbers.
             let at = (remix(digest, step as u64 + 1) >> 32) as usize % SLOTS;
             std::mem::swap(&mut slot, &mut self.buckets[bucket][at]);
             if let Some(place) = path.get_mut(step) {
@@ -180,7 +215,7 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
             }
             let displaced = self.flow(slot);
             digest = if displaced == flow { new } else { digest_of(displaced) };
-            let [first, second] = self.places(digest);
+            let [first, second] = self.buckets_of(digest);
             bucket = if bucket == first { second } else { first };
             if self.put(bucket, slot) {
                 return Some(step);
@@ -195,13 +230,13 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
 
 impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
     const BUCKET_BYTES: usize = size_of::<[u32; SLOTS]>();
-    const FULL: (usize, usize) = if SLOTS == 1 { (1, 2) } else { (61 * SLOTS, 64) };
+    const MAX_LOAD: (usize, usize) = if SLOTS == 1 { (1, 2) } else { (61 * SLOTS, 64) };
 
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError> {
         Ok(Self {
             buckets: memory.zeroed(buckets)?,
             number: (buckets * SLOTS - 1) as u32,
-            credit: VAIN_WALKS * MOST_STEPS,
+            credit: FAILED_WALKS * MOST_STEPS,
         })
     }
 
@@ -210,16 +245,16 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
     }
 
     #[inline(always)]
-    fn prefetch<const WHOLE: bool>(&self, digest: u64) {
-        for bucket in self.places(digest) {
+    fn prefetch<const STABLE: bool>(&self, digest: u64) {
+        for bucket in self.buckets_of(digest) {
             prefetch(&self.buckets, bucket);
         }
     }
 
     #[inline(always)]
-    fn guess<const WHOLE: bool>(&self, digest: u64) -> usize {
+    fn guess<const STABLE: bool>(&self, digest: u64) -> usize {
         let tag = self.slot(digest, 0) & !self.number;
-        let buckets = self.places(digest).map(|bucket| self.buckets[bucket]);
+        let buckets = self.buckets_of(digest).map(|bucket| self.buckets[bucket]);
         let slots = buckets.as_flattened();
         if let Some(slots) = slots.first_chunk() {
             let same = equal_in_group(slots, !self.number, tag);
@@ -235,7 +270,7 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
     #[inline(always)]
     fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize> {
         let tag = self.slot(digest, 0) & !self.number;
-        let slots = self.places(digest).map(|bucket| self.buckets[bucket]);
+        let slots = self.buckets_of(digest).map(|bucket| self.buckets[bucket]);
         let same = |slot: &&u32| **slot & !self.number == tag && **slot != 0;
         let flows = slots.iter().flatten().filter(same).map(|slot| self.flow(*slot));
         flows.into_iter().find(|flow| is(*flow))
@@ -247,17 +282,17 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
         flow: usize,
         _: impl Fn(usize),
         digest_of: impl Fn(usize) -> u64,
-        patience: Option<&mut Patience>,
+        budget: Option<&mut StepBudget>,
     ) -> bool {
         let slot = self.slot(digest, flow);
-        let [first, second] = self.places(digest);
+        let [first, second] = self.buckets_of(digest);
         if self.put(first, slot) || self.put(second, slot) {
             return true;
         }
-        if let Some(patience) = patience {
-            let most = PATIENT_STEPS.min(patience.left());
+        if let Some(budget) = budget {
+            let most = DECODE_STEPS.min(budget.left());
             let steps = self.walk(digest, flow, most, &digest_of);
-            return patience.take(steps.unwrap_or(most)) && steps.is_some();
+            return budget.take(steps.unwrap_or(most)) && steps.is_some();
         }
         if self.credit < MOST_STEPS {
             self.credit += STEPS_EARNED;
@@ -272,10 +307,10 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
 
     fn renumber(&mut self, flows: impl Iterator<Item = (u64, Option<usize>)>) {
         for (flow, (digest, new)) in flows.enumerate() {
-            // No flow before has this number, and none behind has the new one yet.
+            // No earlier flow still has this number, and no later flow has the new one yet.
             let old = self.slot(digest, flow);
             let new = new.map_or(0, |new| self.slot(digest, new));
-            for bucket in self.places(digest) {
+            for bucket in self.buckets_of(digest) {
                 for slot in self.buckets[bucket].iter_mut().filter(|slot| **slot == old) {
                     *slot = new;
                 }
@@ -288,12 +323,12 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
             self.buckets.fill([0; SLOTS]);
         } else {
             for digest in digests {
-                for bucket in self.places(digest) {
+                for bucket in self.buckets_of(digest) {
                     self.buckets[bucket] = [0; SLOTS];
                 }
             }
         }
-        self.credit = VAIN_WALKS * MOST_STEPS;
+        self.credit = FAILED_WALKS * MOST_STEPS;
     }
 
     fn memory_bytes(&self) -> usize {

@@ -1,24 +1,40 @@
-//! IndirectTable: open addressing with linear probing over keys, the states behind a number.
+//! IndirectTable: linear probing over keys, which hold the numbers of their states.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
-//! in software" (SOSR 2018), §4.2 ("LinearPtr"). Probing walks over keys alone, however large the
-//! states are; a state costs a cache line more. The states stand in the order of arrival, so that
-//! their memory is touched in proportion to the flows.
+//! in software" (SOSR 2018), §4.2 ("LinearPtr"). Probes read keys alone, however large the states are;
+//! a state costs one more cache line. States are in the order of arrival, so that only memory in
+//! proportion to the flows is touched.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::codec::Patience;
+use super::super::codec::StepBudget;
 use super::super::state::{self, Kind, State, with_state};
 use super::super::{
     BuildError, Describe, Info, Laws, Memory, Merge, Options, Parameter, Parameters, Summary,
 };
-use super::exact::ExactTable;
+use super::ExactTable;
 use super::layout::Layout;
 use super::probing::{Bucket, Probed};
 use crate::key::FlowKey;
 
-/// Keys by linear probing, their states behind a number.
+/// The exact table `indirect-table`: linear probing over keys, with states in a second array.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Estimate, Options};
+///
+/// let mut table = catalog::build::<Key4>("indirect-table", &Options::new(1 << 20, 1))?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// table.ingest(&mut batch);
+/// let sizes = table.answers().size().unwrap();
+/// assert_eq!(sizes.estimate(&[10, 0, 0, 1]).bytes, Some(Estimate::exact(1500)));
+/// assert_eq!(sizes.estimate(&[10, 0, 0, 2]).bytes, Some(Estimate::exact(0)));
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub struct IndirectTable;
 
 impl Describe for IndirectTable {
@@ -84,19 +100,20 @@ impl<K: FlowKey> Bucket for Numbered<K> {
     }
 }
 
+/// Buckets of keys and flow numbers, and an array of states in the order of arrival.
 struct Indirect<K, S> {
     keys: Probed<Numbered<K>>,
     states: Zeroed<S>,
 }
 
 impl<K: FlowKey, S: State> Indirect<K, S> {
-    /// The flow of a bucket; no flow's number where it is empty.
+    /// The flow of a bucket; an unused number if it is empty.
     #[inline(always)]
     fn flow_in(&self, bucket: usize) -> usize {
         (self.keys.get(bucket).flow as usize).wrapping_sub(1)
     }
 
-    /// Puts a new flow into an empty bucket, if there is room for it.
+    /// Writes a new flow to an empty bucket, if there is room for it.
     fn fill(&mut self, bucket: usize, key: K) -> Option<usize> {
         let flow = self.keys.len();
         if !self.keys.fill(bucket, Numbered { key, flow: flow as u32 + 1 }) {
@@ -132,7 +149,7 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
     }
 
     fn key(&self, flow: usize) -> &K {
-        &self.keys.get(self.keys.place(flow)).key
+        &self.keys.get(self.keys.bucket_of(flow)).key
     }
 
     #[inline(always)]
@@ -146,18 +163,18 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
     }
 
     #[inline(always)]
-    fn prefetch<const WHOLE: bool>(&self, digest: u64) {
+    fn prefetch<const STABLE: bool>(&self, digest: u64) {
         self.keys.prefetch(digest);
     }
 
     #[inline(always)]
-    fn guess<const WHOLE: bool>(&self, key: K, digest: u64) -> usize {
+    fn guess<const STABLE: bool>(&self, key: K, digest: u64) -> usize {
         let guess = self.keys.bucket(key, digest).map_or(usize::MAX, |bucket| self.flow_in(bucket));
         prefetch(&self.states, guess);
         guess
     }
 
-    /// No guess is wrong here.
+    /// A guess is never wrong.
     #[inline(always)]
     fn guessed(&mut self, guess: usize, _: K) -> Option<&mut S> {
         self.states[..self.keys.len()].get_mut(guess)
@@ -174,14 +191,14 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
         key: K,
         digest: u64,
         _: &Digester,
-        _: Option<&mut Patience>,
+        _: Option<&mut StepBudget>,
     ) -> Option<usize> {
         let bucket = self.keys.bucket(key, digest)?;
         self.fill(bucket, key)
     }
 
-    /// With one search for both.
-    fn place(&mut self, key: K, digest: u64, _: &Digester) -> Option<usize> {
+    /// One search both finds the flow and the bucket where it would go.
+    fn find_or_insert(&mut self, key: K, digest: u64, _: &Digester) -> Option<usize> {
         let bucket = self.keys.bucket(key, digest)?;
         if self.keys.get(bucket).is_empty() {
             return self.fill(bucket, key);

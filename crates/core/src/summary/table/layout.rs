@@ -1,131 +1,127 @@
-//! Where a table keeps its flows, and how it finds them.
+//! Where an exact table keeps its flows ([`Layout`]), and how it finds them ([`Index`]).
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::codec::Patience;
+use super::super::codec::StepBudget;
 use super::super::state::State;
 use super::super::{BuildError, Memory};
 use crate::key::FlowKey;
 
-/// The flows of a table with their states, each with a number that stays until another epoch begins
-/// or flows are dropped: from 0 in the order of arrival, or that of its bucket.
+/// The flows of a table and their states. A flow has a number until the epoch ends or flows are
+/// dropped: its index in the order of arrival, or that of its bucket.
 pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     Send + Sized + 'static
 {
-    /// The word of the parameter `layout`, where that is not the default.
+    /// The value of the parameter `layout`; `None` for the default.
     const NAME: Option<&'static str> = None;
-    /// Whether flows stay in buckets that are empty while the state is nothing. So a flow that found no
-    /// room finds none later in the epoch, and no flow is kept without a packet.
+    /// Whether flows stay in their buckets, which count as empty while the state is. Then a flow that
+    /// found no room finds none later in the epoch, and no flow is kept without a packet.
     const IN_BUCKETS: bool = false;
 
-    /// Bytes for each bucket and a full table's share of flows in it, of which each has so many
-    /// `more` elsewhere.
+    /// Bytes per bucket of a full table, its flows included, if each flow takes `more` bytes elsewhere.
     fn bytes_per_bucket(more: usize) -> usize;
     /// Reserves `buckets` buckets, a power of two.
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError>;
     fn buckets(&self) -> usize;
-    /// Flows that there are.
+    /// The number of flows.
     fn len(&self) -> usize;
-    /// Flows that there is room for.
+    /// The number of flows that there is room for.
     fn most(&self) -> usize;
-    /// The number of the flow that came as the one with this index, counted from 0.
+    /// The number of the flow with this index in the order of arrival.
     fn flow(&self, index: usize) -> usize {
         index
     }
     fn key(&self, flow: usize) -> &K;
     fn state(&self, flow: usize) -> &S;
     fn state_mut(&mut self, flow: usize) -> &mut S;
-    /// Whether nothing is in two parts for the time of growing: searches are shorter then, and `WHOLE` says
-    /// so.
-    fn is_whole(&self) -> bool {
+    /// Whether the table is not growing right now. `STABLE` tells so to searches, which are shorter then.
+    fn is_stable(&self) -> bool {
         true
     }
-    /// Asks for the cache lines that [`Self::guess`] reads.
-    fn prefetch<const WHOLE: bool>(&self, digest: u64);
-    /// The number of the flow that may have this key, and asks for the cache lines of its state; it
-    /// is no flow's number where there is none to guess.
-    fn guess<const WHOLE: bool>(&self, key: K, digest: u64) -> usize;
-    /// The state of the flow guessed, if it has the key.
+    /// Prefetches the cache lines that [`Self::guess`] reads.
+    fn prefetch<const STABLE: bool>(&self, digest: u64);
+    /// The number of the flow that probably has this key, whose state is prefetched; an unused number
+    /// if there is none.
+    fn guess<const STABLE: bool>(&self, key: K, digest: u64) -> usize;
+    /// The state of the guessed flow, if it has this key.
     fn guessed(&mut self, guess: usize, key: K) -> Option<&mut S>;
     /// The number of the flow with this key.
     fn find(&self, key: K, digest: u64) -> Option<usize>;
-    /// Adds a flow that is not there, its state all zero; `None` where it finds no room. With
-    /// `patience` no effort is spared while that lasts, and the table may be broken where it was in
-    /// vain.
+    /// Inserts a flow that is not in the table, with an all-zero state; `None` if it finds no room.
+    /// With a `budget` it searches until that is spent; after a failure the table is then unusable.
     fn insert(
         &mut self,
         key: K,
         digest: u64,
         digester: &Digester,
-        patience: Option<&mut Patience>,
+        budget: Option<&mut StepBudget>,
     ) -> Option<usize>;
-    /// The number of the flow with this key, made where there is none; `None` where it finds no room.
-    fn place(&mut self, key: K, digest: u64, digester: &Digester) -> Option<usize> {
+    /// The number of the flow with this key, inserted if it is new; `None` if it finds no room.
+    fn find_or_insert(&mut self, key: K, digest: u64, digester: &Digester) -> Option<usize> {
         let found = self.find(key, digest);
         found.or_else(|| self.insert(key, digest, digester, None))
     }
-    /// Keeps the flows whose state is to stay, in their order.
+    /// Keeps the flows whose state `stays` accepts, in their order.
     fn retain(&mut self, digester: &Digester, stays: &mut dyn FnMut(&mut S) -> bool);
-    /// Forgets all flows, at a cost in proportion to their number.
+    /// Removes all flows, at a cost in proportion to their number.
     fn clear(&mut self, digester: &Digester);
-    /// Makes the empty table ready for so many flows, in any order.
-    fn expect(&mut self, flows: usize) {
+    /// Sizes the empty table for so many flows.
+    fn size_for(&mut self, flows: usize) {
         let _ = flows;
     }
-    /// Goes on growing, by as much as a batch of packets can wait for.
-    fn go_on(&mut self, digester: &Digester) {
+    /// Grows a step ahead of a batch, as far as packets can wait for it.
+    fn grow_ahead(&mut self, digester: &Digester) {
         let _ = digester;
     }
     fn memory_bytes(&self) -> usize;
 }
 
-/// Finds the numbers of flows by the digests of their keys.
+/// A hash index: from the digest of a key to the number of its flow.
 pub(in crate::summary) trait Index: Send + Sized + 'static {
-    /// Bytes for each bucket.
+    /// Bytes per bucket.
     const BUCKET_BYTES: usize;
-    /// Flows that a full table has, of `buckets` buckets: the numerator and the denominator.
-    const FULL: (usize, usize);
+    /// Flows per bucket of a full table, as numerator and denominator.
+    const MAX_LOAD: (usize, usize);
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError>;
     fn buckets(&self) -> usize;
-    /// As [`Layout::is_whole`].
-    fn is_whole(&self) -> bool {
+    /// As [`Layout::is_stable`].
+    fn is_stable(&self) -> bool {
         true
     }
-    /// Asks for the cache lines that [`Self::guess`] reads.
-    fn prefetch<const WHOLE: bool>(&self, digest: u64);
-    /// A flow that may have this digest; no flow's number where there is none to guess.
-    fn guess<const WHOLE: bool>(&self, digest: u64) -> usize;
-    /// The flow of this digest that `is` the one.
+    /// Prefetches the cache lines that [`Self::guess`] reads.
+    fn prefetch<const STABLE: bool>(&self, digest: u64);
+    /// The number of the flow that probably has this digest; an unused number if there is none.
+    fn guess<const STABLE: bool>(&self, digest: u64) -> usize;
+    /// The flow of this digest that `is` accepts.
     fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize>;
-    /// Adds the flow number `flow`, which is not there; `digest_of` gives those of the flows before
-    /// it, and `ahead` asks for what that reads, if it is a flow. Without room it returns `false`, unless
-    /// there was `patience`.
+    /// Inserts the number of a new flow; returns whether it found room. `digest_of` gives the digests of
+    /// earlier flows, and `ahead` prefetches what it reads. As to `budget` see [`Layout::insert`].
     fn insert(
         &mut self,
         digest: u64,
         flow: usize,
         ahead: impl Fn(usize),
         digest_of: impl Fn(usize) -> u64,
-        patience: Option<&mut Patience>,
+        budget: Option<&mut StepBudget>,
     ) -> bool;
-    /// Gives all flows new numbers, which are no larger, or none: `flows` has their digests and new
-    /// numbers in the order of the old ones.
+    /// Renumbers all flows: `flows` has their digests and new numbers in the order of the old ones. A
+    /// new number is never larger than the old one; `None` removes the flow.
     fn renumber(&mut self, flows: impl Iterator<Item = (u64, Option<usize>)>);
-    /// Forgets all flows; `digests` are theirs.
+    /// Removes all flows, which have these `digests`.
     fn clear(&mut self, digests: impl ExactSizeIterator<Item = u64>);
-    /// Makes the empty index ready for so many flows, in any order.
-    fn expect(&mut self, flows: usize) {
+    /// As [`Layout::size_for`].
+    fn size_for(&mut self, flows: usize) {
         let _ = flows;
     }
-    /// As [`Layout::go_on`], with the two of [`Self::insert`].
-    fn go_on(&mut self, ahead: impl Fn(usize), digest_of: impl Fn(usize) -> u64) {
+    /// As [`Layout::grow_ahead`], with the closures of [`Self::insert`].
+    fn grow_ahead(&mut self, ahead: impl Fn(usize), digest_of: impl Fn(usize) -> u64) {
         let _ = (ahead, digest_of);
     }
     fn memory_bytes(&self) -> usize;
 }
 
-/// Key and state side by side.
+/// A flow's key and state side by side.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub(super) struct Entry<K, S> {
@@ -133,7 +129,7 @@ pub(super) struct Entry<K, S> {
     pub(super) state: S,
 }
 
-/// An index in front of an array of keys with their states.
+/// An array of flows in the order of arrival, found by an index.
 pub(in crate::summary) struct Records<K, S, I> {
     index: I,
     entries: Zeroed<Entry<K, S>>,
@@ -141,10 +137,10 @@ pub(in crate::summary) struct Records<K, S, I> {
 }
 
 impl<K: FlowKey, S: State, I: Index> Records<K, S, I> {
-    /// Buckets for each flow of [`Self::with_room`]: half of them are empty.
+    /// Buckets per flow of [`Self::with_room`]: half of them stay empty.
     const BUCKETS_PER_FLOW: usize = 2;
 
-    /// Bytes that [`Self::with_room`] reserves for each flow.
+    /// Bytes per flow that [`Self::with_room`] reserves.
     pub(in crate::summary) const fn bytes_per_flow() -> usize {
         Self::BUCKETS_PER_FLOW * I::BUCKET_BYTES + size_of::<Entry<K, S>>()
     }
@@ -156,7 +152,7 @@ impl<K: FlowKey, S: State, I: Index> Records<K, S, I> {
     }
 }
 
-/// Asks for a flow.
+/// Prefetches a flow.
 fn ahead<K: FlowKey, S: State>(entries: &[Entry<K, S>]) -> impl Fn(usize) {
     move |flow| prefetch(entries, flow)
 }
@@ -171,12 +167,12 @@ fn digest_of<K: FlowKey, S: State>(
 
 impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
     fn bytes_per_bucket(more: usize) -> usize {
-        let (numerator, denominator) = I::FULL;
+        let (numerator, denominator) = I::MAX_LOAD;
         I::BUCKET_BYTES + ((size_of::<Entry<K, S>>() + more) * numerator).div_ceil(denominator)
     }
 
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError> {
-        let (numerator, denominator) = I::FULL;
+        let (numerator, denominator) = I::MAX_LOAD;
         let most = (buckets * numerator / denominator).max(1);
         Ok(Self { index: I::new(buckets, memory)?, entries: memory.zeroed(most)?, len: 0 })
     }
@@ -209,18 +205,18 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
     }
 
     #[inline(always)]
-    fn is_whole(&self) -> bool {
-        self.index.is_whole()
+    fn is_stable(&self) -> bool {
+        self.index.is_stable()
     }
 
     #[inline(always)]
-    fn prefetch<const WHOLE: bool>(&self, digest: u64) {
-        self.index.prefetch::<WHOLE>(digest);
+    fn prefetch<const STABLE: bool>(&self, digest: u64) {
+        self.index.prefetch::<STABLE>(digest);
     }
 
     #[inline(always)]
-    fn guess<const WHOLE: bool>(&self, _: K, digest: u64) -> usize {
-        let guess = self.index.guess::<WHOLE>(digest);
+    fn guess<const STABLE: bool>(&self, _: K, digest: u64) -> usize {
+        let guess = self.index.guess::<STABLE>(digest);
         prefetch(&self.entries, guess);
         guess
     }
@@ -242,7 +238,7 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
         key: K,
         digest: u64,
         digester: &Digester,
-        patience: Option<&mut Patience>,
+        budget: Option<&mut StepBudget>,
     ) -> Option<usize> {
         let flow = self.len;
         let entries = &self.entries;
@@ -251,7 +247,7 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
         }
         let found_room = {
             let (ahead, digest_of) = (ahead(entries), digest_of(entries, digester));
-            self.index.insert(digest, flow, &ahead, &digest_of, patience)
+            self.index.insert(digest, flow, &ahead, &digest_of, budget)
         };
         if !found_room {
             return None;
@@ -282,14 +278,14 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
         self.len = 0;
     }
 
-    fn expect(&mut self, flows: usize) {
-        self.index.expect(flows);
+    fn size_for(&mut self, flows: usize) {
+        self.index.size_for(flows);
     }
 
     #[inline]
-    fn go_on(&mut self, digester: &Digester) {
+    fn grow_ahead(&mut self, digester: &Digester) {
         let entries = &self.entries;
-        self.index.go_on(ahead(entries), digest_of(entries, digester));
+        self.index.grow_ahead(ahead(entries), digest_of(entries, digester));
     }
 
     fn memory_bytes(&self) -> usize {

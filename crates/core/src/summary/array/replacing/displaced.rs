@@ -9,7 +9,7 @@ use flowgauge_kernel::Digester;
 
 use crate::key::FlowKey;
 use crate::summary::basis::Basis;
-use crate::summary::codec::{DecodeError, Patience, Reader, Writer};
+use crate::summary::codec::{DecodeError, Reader, StepBudget, Writer};
 use crate::summary::state::{Past, State};
 use crate::summary::table::{Layout, Linear, MOST_BUCKETS};
 use crate::summary::{BuildError, BuildErrorKind, Options};
@@ -216,7 +216,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         }
         let count = from.count("number of candidates", self.most())?;
         let Some(table) = &mut self.table else { return Ok(()) };
-        let (mut patience, mut before) = (Patience::new(count), None);
+        let (mut patience, mut before) = (StepBudget::new(count), None);
         for _ in 0..count {
             let key: K = from.next_key("candidate", &mut before)?;
             let state = S::load(from)?;
