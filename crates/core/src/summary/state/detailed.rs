@@ -1,4 +1,4 @@
-//! A counter that says when and how its flow was seen.
+//! A counter that also records when and how its flow was seen.
 
 use bytemuck::Zeroable;
 
@@ -8,8 +8,8 @@ use super::{Count, State};
 use crate::key::Detail;
 use crate::terms::Size;
 
-/// A counter, and what of it came back, the times of the first and the last packet, and the union of the
-/// TCP flags: 48 bytes.
+/// A counter, a counter of the packets that came back, the times of the first and the last packet, and
+/// the union of TCP flags: 48 bytes.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub(crate) struct Detailed {
@@ -22,7 +22,7 @@ pub(crate) struct Detailed {
 }
 
 impl Detailed {
-    /// Takes in that the flow was seen at these times.
+    /// Extends the time range by these times.
     #[inline(always)]
     fn extend(&mut self, first_ns: i64, last_ns: i64) {
         if self.is_silent() {
@@ -49,7 +49,7 @@ impl State for Detailed {
         let detail = Detail::from(element);
         self.tcp_flags |= u32::from(detail.tcp_flags);
         if detail.back {
-            // What is too much for this is too much for the whole.
+            // The excess needs no note: where this counter is full, the total is, too.
             self.back.add(packets, bytes, element);
         }
         self.count.add(packets, bytes, element)

@@ -1,9 +1,9 @@
 //! A counter of distinct elements: a small Bloom filter (Simple, §4.2).
 //!
-//! An element that finds one of its three bits clear is new for sure, and is counted. So the count
-//! is never above the truth; of 129 elements 1.2 are overlooked on average, and none in one case of
-//! three. Where the filter is fuller, the number of its bits tells more than the count, until some
-//! 2365 elements have set them all.
+//! An element that finds one of its three bits clear is certainly new, and is counted. So the count
+//! never exceeds the truth; of 129 elements it misses 1.2 on average, and none in one case of three.
+//! Once the filter is fuller, the number of set bits is the better estimate, until some 2365 elements
+//! have set all bits.
 
 use bytemuck::Zeroable;
 
@@ -16,14 +16,14 @@ const BITS: u32 = 1024;
 const WORDS: usize = BITS as usize / 32;
 const HASHES: u32 = 3;
 
-/// The number of elements by the bits of a full filter, which no count passes.
+/// The estimate of a full filter, which no count exceeds.
 const MOST: u32 = 2366;
 
-/// From a count above this on the bits decide: it lacks one element in twenty here, four in ten of
-/// 1000, and never passes 1024.
+/// Above this count the bits decide: the count misses one element in twenty here, four in ten of 1000,
+/// and never exceeds 1024.
 const COUNTED: u32 = 256;
 
-/// Standard errors of a normal distribution that 95 % are within.
+/// Standard errors of the 95 % interval of a normal distribution.
 const ERRORS: f64 = 1.96;
 const CONFIDENCE: f64 = 0.95;
 
@@ -33,23 +33,23 @@ const CONFIDENCE: f64 = 0.95;
 #[repr(C)]
 pub(crate) struct Distinct {
     count: Count,
-    /// After a merge an estimate, and before it never above the truth.
+    /// The number of new elements: never above the truth, except that a merge estimates it.
     fresh: u32,
     bits: [u32; WORDS],
 }
 
 impl Distinct {
-    /// A spread that a filter can still tell from a larger one.
+    /// The largest spread that a filter can tell from a larger one.
     pub(crate) const MOST_SPREAD: u64 = MOST as u64 - 2;
 
-    /// The number of elements, by the count while that is near the truth; 0 only before the first
-    /// packet.
+    /// The number of elements: the count while that is accurate, else by the bits; 0 only before the
+    /// first packet.
     pub(crate) fn elements(&self) -> f64 {
         let fresh = f64::from(self.fresh);
         if self.fresh > COUNTED { self.by_bits().0.max(fresh) } else { fresh }
     }
 
-    /// Whether there are more elements than `spread`. Mostly the count alone tells.
+    /// Whether there are more elements than `spread`. Mostly the count alone decides.
     #[inline(always)]
     pub(crate) fn exceeds(&self, spread: u64) -> bool {
         let fresh = self.fresh;
@@ -60,21 +60,22 @@ impl Distinct {
         self.bits.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// By the number of bits set: −m/k · ln(share of zero bits), and its standard error, that of
-    /// linear counting of k times as many elements. A full filter is taken to lack one bit.
+    /// The estimate by the number of set bits, −m/k · ln(share of zero bits), and its standard error,
+    /// that of linear counting with k times as many elements. A full filter counts as one bit short.
     fn by_bits(&self) -> (f64, f64) {
         let (bits, hashes) = (f64::from(BITS), f64::from(HASHES));
         let load = (bits / f64::from((BITS - self.bits_set()).max(1))).ln();
         (load * bits / hashes, (bits * (load.exp() - load - 1.0)).sqrt() / hashes)
     }
 
-    /// The number of distinct elements of a key that has no more packets beside its own than
-    /// `unseen` that never came to this filter and `uncounted` that only its counter had no room for.
+    /// The number of distinct elements of a key. Besides the packets counted here it has at most
+    /// `unseen` packets that never reached this filter, and `uncounted` ones that reached it after the
+    /// packet counter was full.
     ///
-    /// The value is that of the bits, but at least what was counted as new. The bounds are its
-    /// 95 % interval, and never outside what is sure: each element sets three bits at most, and
-    /// brings a packet; each packet unseen may bring another. Of a full filter only that is known,
-    /// without a confidence: at least.
+    /// The value is the estimate by the bits, but at least the count. The bounds are its 95 % interval,
+    /// limited to what is certain: an element sets at most three bits, and comes with a packet; each
+    /// unseen packet may bring another element. A full filter has only the certain bounds, without a
+    /// confidence.
     pub(crate) fn estimate(&self, unseen: u64, uncounted: u64) -> Estimate {
         let set = self.bits_set();
         let least = f64::from(set.div_ceil(HASHES));
@@ -113,8 +114,8 @@ impl State for Distinct {
         self.count.add(packets, bytes, element)
     }
 
-    /// How many elements are new in both cannot be known: where both have some, the bits decide,
-    /// between the larger count and the sum.
+    /// It is unknown how many elements both have counted as new, so the bits decide, between the larger
+    /// count and the sum of both.
     fn merge(&mut self, other: &Self) -> Size {
         for (word, other) in self.bits.iter_mut().zip(other.bits) {
             *word |= other;
@@ -139,7 +140,7 @@ impl State for Distinct {
         let count = Count::load(from)?;
         let mut state = Self { count, fresh: from.number("distinct")?, ..Self::zeroed() };
         from.numbers("bits", &mut state.bits)?;
-        // No element is new without a packet and a bit, nor sets more than three.
+        // A new element takes a packet, and sets one to three bits.
         let least = state.bits_set().div_ceil(HASHES).max(1);
         let most = state.size().packets.min(MOST.into());
         if state.fresh < least || u64::from(state.fresh) > most {

@@ -1,9 +1,9 @@
 //! A forecast: an exponentially weighted moving average of a key's size (Simple, §4.2).
 //!
-//! After an epoch in which a key had the size x its forecast becomes ½x + ½ × the forecast before;
-//! after the first epoch it is x. A silent key whose forecast falls below half a packet (or byte)
-//! is forgotten: its forecast is then 0, as that of a key never seen. Against an average that never
-//! forgets, no difference moves by as much as 1.
+//! After an epoch in which a key had size x, its forecast becomes ½x plus half the previous forecast;
+//! after the first epoch it is x. A key without packets whose forecast falls below half a packet (or
+//! byte) is dropped: its forecast is then 0, like that of a key never seen. Compared with an average
+//! that drops no key, no forecast differs by as much as 1.
 
 use bytemuck::Zeroable;
 
@@ -12,27 +12,26 @@ use super::super::{Estimate, Forecast};
 use super::{Count, State};
 use crate::terms::{Measure, Size};
 
-/// The weight of the last epoch in a forecast; the rest is that of the forecast before.
+/// The weight of the last epoch in a forecast; the previous forecast has the rest.
 const ALPHA: f64 = 0.5;
 
-/// A silent key whose forecast is below this is forgotten.
+/// A key without packets whose forecast is below this is dropped.
 const FORGET_BELOW: f64 = 0.5;
 
-/// What is known of the epochs before, besides what each key remembers.
+/// What a summary knows of past epochs, besides the state of each key.
 ///
-/// A key that found no room in some epoch has less behind it than it should: it follows how much
-/// that can be.
+/// A key that found no room in some epoch has too small a forecast. This tracks by how much at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Past {
-    /// What is forecast.
+    /// The measure of the forecast.
     by: Measure,
-    /// Whether there was an epoch before.
+    /// Whether there was a previous epoch.
     started: bool,
-    /// What an untracked key can have had at most in the epoch before.
+    /// The largest size that an untracked key can have had in the previous epoch.
     before: u64,
-    /// Whether keys that had room in it may have had as much more.
+    /// Whether keys that did have room may lack as much.
     partial: bool,
-    /// What a forecast may lack.
+    /// The most that any forecast may lack.
     forecast: f64,
 }
 
@@ -41,12 +40,12 @@ impl Past {
         Self { by, started: false, before: 0, partial: false, forecast: 0.0 }
     }
 
-    /// The same before the first epoch.
+    /// The past before the first epoch, of the same measure.
     pub(crate) fn forgotten(&self) -> Self {
         Self::new(self.by)
     }
 
-    /// What is forecast.
+    /// The measure of the forecast.
     pub(crate) fn by(&self) -> Measure {
         self.by
     }
@@ -55,14 +54,14 @@ impl Past {
         if self.started { ALPHA } else { 1.0 }
     }
 
-    /// What the epochs make of a forecast; `None` where it is forgotten.
+    /// The forecast after an epoch with size `now`; `None` if the key is dropped.
     fn next(&self, forecast: f64, now: u64) -> Option<f64> {
         let next = self.alpha() * now as f64 + (1.0 - ALPHA) * forecast;
         (now > 0 || next >= FORGET_BELOW).then_some(next)
     }
 
-    /// Closes an epoch, after every key did: `missed` is what is in no key's state. Unless it is
-    /// `partial`, all of that is of keys without room.
+    /// Closes an epoch, after all keys did. `missed` is in no key's state; unless `partial`, all of it
+    /// belongs to keys that found no room.
     pub(crate) fn next_epoch(&mut self, missed: Size, partial: bool) {
         let missed = missed.by(self.by);
         self.forecast = self.next(self.forecast, missed).unwrap_or(0.0);
@@ -71,15 +70,15 @@ impl Past {
         self.started = true;
     }
 
-    /// Takes note of a key whose state makes way for another key's, with all its past; another part
-    /// of that past may be kept elsewhere.
+    /// Records that a key loses its state, and thus its past, to another key. Another part of its past
+    /// may be kept elsewhere.
     pub(crate) fn lose(&mut self, state: &Ewma) {
         self.before = self.before.saturating_add(state.before);
         self.partial |= state.before > 0;
         self.forecast += state.forecast;
     }
 
-    /// The forecast of a key of which at most `missed` is not in its state.
+    /// The forecast of a key whose state lacks at most `missed`.
     pub(crate) fn of(&self, state: &Ewma, missed: Size) -> Forecast {
         let missed_before = if state.before == 0 || self.partial { self.before } else { 0 };
         let at_least = |value: f64, more: f64| Estimate::between(value, value, value + more);
@@ -94,7 +93,7 @@ impl Past {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.started |= other.started;
         self.before = self.before.saturating_add(other.before);
-        // What one had no room for may be of keys that the other had room for.
+        // A key without room in one summary may have had room in the other.
         self.partial = self.before > 0;
         self.forecast += other.forecast;
     }
@@ -123,7 +122,7 @@ fn load_forecast(from: &mut Reader<'_>) -> Result<f64, DecodeError> {
     Err(from.invalid("forecast", size_of::<f64>(), "it is not a size"))
 }
 
-/// A counter, the size in the epoch before, and the forecast for this one. 28 bytes.
+/// A counter, the size in the previous epoch, and the forecast for this one. 28 bytes.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, packed(4))]
 pub(crate) struct Ewma {
@@ -142,7 +141,7 @@ impl State for Ewma {
         self.count.add(packets, bytes, element)
     }
 
-    /// Averages are linear: that of a sum is the sum of theirs.
+    /// Averages are linear: the forecast of a sum is the sum of the forecasts.
     fn merge(&mut self, other: &Self) -> Size {
         self.before = { self.before }.saturating_add(other.before);
         self.forecast += other.forecast;
@@ -190,12 +189,12 @@ impl State for Ewma {
 }
 
 impl Ewma {
-    /// The forecast for the epoch that is open.
+    /// The forecast for the current epoch.
     pub(crate) fn forecast(&self) -> f64 {
         self.forecast
     }
 
-    /// What is left without another one, which is a part of it.
+    /// The state without `other`, which is a part of it.
     pub(crate) fn minus(&self, other: &Self) -> Self {
         Self {
             count: self.count.minus(&other.count),
@@ -204,7 +203,7 @@ impl Ewma {
         }
     }
 
-    /// The stored form of any state, also of none.
+    /// Reads a stored state, which may be empty.
     pub(crate) fn load_any(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = Count::load_any(from)?;
         Ok(Self { count, before: from.number("size before")?, forecast: load_forecast(from)? })

@@ -1,13 +1,12 @@
-//! What a table or an array keeps for each key.
+//! The state that a table or an array keeps for each key.
 //!
-//! Every state counts packets and bytes, and may do more beside: [`Padded`] only takes room,
-//! [`Distinct`] counts distinct elements, [`Ewma`] forecasts, [`Detailed`] knows when and how a flow was seen. The tables are generic over it, so
-//! that each state costs what it does and nothing else.
+//! Every state counts packets and bytes ([`Count`]). [`Distinct`] also counts distinct elements, [`Ewma`]
+//! forecasts, [`Detailed`] records when and how a flow was seen, and [`Padded`] only takes more bytes.
+//! Tables and arrays are generic over the state, so they pay only for what they keep.
 
 mod detailed;
 mod distinct;
 mod ewma;
-mod padded;
 
 use bytemuck::Zeroable;
 
@@ -23,43 +22,43 @@ use crate::terms::{Measure, Size};
 pub(crate) use detailed::Detailed;
 pub(crate) use distinct::Distinct;
 pub(crate) use ewma::{Ewma, Past};
-pub(crate) use padded::Padded;
 
 /// The state of a key. All zero is the state before the first packet.
 pub(crate) trait State: Copy + Zeroable + Send + 'static {
-    /// The word of the parameter `state`.
+    /// The value of the parameter `state`.
     const NAME: &'static str;
-    /// The word of the parameter `padding`.
+    /// The value of the parameter `padding`.
     const PADDING: Option<&'static str> = None;
-    /// Whether it reads the packets' elements, the peers of addresses.
+    /// Whether it reads the elements of packets: the peers of addresses.
     const ELEMENTS: bool = false;
-    /// Whether it reads the packets' times, and their details as elements.
+    /// Whether it reads the times of packets, and their details as elements.
     const DETAILS: bool = false;
     /// Whether it outlives the epoch.
     const LASTING: bool = false;
     /// Bytes of the stored form.
     const STORED_BYTES: usize;
 
-    /// Takes in when packets came, before them; only [details](Self::DETAILS) are told.
+    /// Records the time of packets, before [`Self::add`] counts them; called only for states with
+    /// [details](Self::DETAILS).
     #[inline(always)]
     fn see(&mut self, time_ns: i64) {
         let _ = time_ns;
     }
-    /// Takes packets in; returns what the counters had no room for.
+    /// Counts packets; returns the excess that full counters could not take.
     fn add(&mut self, packets: u32, bytes: u64, element: u64) -> Size;
-    /// Takes in what another summary has of the same key; returns what found no room.
+    /// Adds another summary's state of the same key; returns the excess as [`Self::add`] does.
     fn merge(&mut self, other: &Self) -> Size;
-    /// Packets and bytes of the epoch.
+    /// Packets and bytes in the epoch.
     fn size(&self) -> Size;
     fn save(&self, out: &mut Writer);
     fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError>;
 
-    /// Whether the epoch has no packet of the key.
+    /// Whether the key has no packet in the epoch.
     #[inline(always)]
     fn is_silent(&self) -> bool {
         self.size().packets == 0
     }
-    /// Whether it is as good as the state before the first packet.
+    /// Whether the state equals that before the first packet.
     #[inline(always)]
     fn is_nothing(&self) -> bool {
         self.is_silent()
@@ -69,18 +68,18 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
         let _ = past;
         false
     }
-    /// Whether more than `limit` is lost with it: its size by this measure, its forecast, or its
-    /// number of distinct elements.
+    /// Whether the state's weight exceeds `limit`: its size in this measure, its forecast, or its number
+    /// of distinct elements.
     #[inline(always)]
     fn outweighs(&self, limit: f64, by: Measure) -> bool {
-        // A whole number is over the limit where it is over the limit's whole part.
+        // For integers, exceeding the limit and exceeding its integer part are the same.
         self.size().by(by) > limit as u64
     }
     /// The counter of distinct elements.
     fn distinct(&self) -> Option<&Distinct> {
         None
     }
-    /// The same where it counts more than `spread`.
+    /// The counter of distinct elements, if it counts more than `spread`.
     #[inline(always)]
     fn distinct_above(&self, spread: u64) -> Option<&Distinct> {
         self.distinct().filter(|distinct| distinct.exceeds(spread))
@@ -109,7 +108,7 @@ impl Count {
         self.packets
     }
 
-    /// What is left without another one, which is a part of it.
+    /// The count without `other`, which is a part of it.
     fn minus(&self, other: &Self) -> Self {
         let (packets, bytes) = (self.packets, self.bytes);
         Self {
@@ -118,7 +117,7 @@ impl Count {
         }
     }
 
-    /// The stored form of any count, also of none.
+    /// Reads a stored count, which may be zero.
     fn load_any(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { packets: from.number("packets")?, bytes: from.number("bytes")? })
     }
@@ -159,25 +158,84 @@ impl State for Count {
     }
 }
 
-/// The parameter that chooses the state of an array.
+/// A counter with `4 × WORDS` bytes of padding, for the experiment on the size of entries (Simple,
+/// §4.1).
+///
+/// The paper fills the padding with the first bytes of the latest packet. Here each packet fills it
+/// with the number of packets: the same stores, but independent of the order of packets. It carries no
+/// information, so it is not in the stored form.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+pub(crate) struct Padded<const WORDS: usize> {
+    count: Count,
+    padding: [u32; WORDS],
+}
+
+impl<const WORDS: usize> Padded<WORDS> {
+    #[inline(always)]
+    fn of(count: Count) -> Self {
+        Self { count, padding: [count.packets(); WORDS] }
+    }
+}
+
+impl<const WORDS: usize> State for Padded<WORDS> {
+    const NAME: &'static str = "padded";
+    const PADDING: Option<&'static str> = match WORDS {
+        3 => Some("12"),
+        7 => Some("28"),
+        15 => Some("60"),
+        _ => panic!("no parameter says so"),
+    };
+    const STORED_BYTES: usize = Count::STORED_BYTES;
+
+    #[inline(always)]
+    fn add(&mut self, packets: u32, bytes: u64, element: u64) -> Size {
+        let mut count = self.count;
+        let excess = count.add(packets, bytes, element);
+        *self = Self::of(count);
+        excess
+    }
+
+    fn merge(&mut self, other: &Self) -> Size {
+        let excess = self.count.merge(&other.count);
+        *self = Self::of(self.count);
+        excess
+    }
+
+    #[inline(always)]
+    fn size(&self) -> Size {
+        self.count.size()
+    }
+
+    fn save(&self, out: &mut Writer) {
+        self.count.save(out);
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self::of(Count::load(from)?))
+    }
+}
+
+/// The parameter `state` of arrays.
 pub(crate) const ARRAY_STATE: Parameter = Parameter {
     name: "state",
     help: "state of each column: counter, distinct (a Bloom filter of 1024 bits that counts the \
            address's peers), or ewma (a forecast) (default: counter)",
 };
-/// The parameters that choose the state of a table.
+/// The parameter `state` of tables.
 pub(crate) const STATE: Parameter = Parameter {
     name: "state",
     help: "state of each key: counter, padded, distinct (a Bloom filter of 1024 bits that counts \
            the address's peers), ewma (a forecast), or detail (first and last packet, TCP flags, \
            packets that came back) (default: counter)",
 };
+/// The parameter `padding` of tables.
 pub(crate) const PADDING: Parameter = Parameter {
     name: "padding",
     help: "bytes that state=padded adds to a counter: 12, 28 or 60 (default: 12)",
 };
 
-/// What a table answers, by the state of a flow.
+/// What a table answers, depending on its state.
 pub(crate) const TABLE_FORMS: &[Form] = &[
     form![Flows, Size(Counted::Both), Candidates],
     form![state = "distinct"; Flows, Size(Counted::Both), Candidates, Spread],
@@ -185,7 +243,7 @@ pub(crate) const TABLE_FORMS: &[Form] = &[
     form![state = "detail"; Flows, Size(Counted::Both), Candidates, Details],
 ];
 
-/// A state by its name.
+/// A state, as the parameters name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -203,7 +261,7 @@ impl Kind {
     /// The states of arrays.
     pub(crate) const OF_ARRAYS: [&str; 3] = ["counter", "distinct", "ewma"];
 
-    /// Whether keys of this length can have the one of `states` that the parameters ask for.
+    /// Checks that the state of the parameters, one of `states`, suits the length of the keys.
     pub(crate) fn fits(
         algorithm: &'static str,
         states: &[&'static str],
@@ -228,7 +286,7 @@ impl Kind {
         Err(BuildErrorKind::Unfit { algorithm, reason }.into())
     }
 
-    /// The one of `states` that the parameters `state` and `padding` ask for.
+    /// The state that the parameters `state` and `padding` ask for, one of `states`.
     pub(crate) fn from_options(
         algorithm: &'static str,
         states: &[&'static str],
@@ -258,18 +316,18 @@ impl Kind {
     }
 }
 
-/// The states that only some keys can have: no others are compiled.
+/// Which states a key type can have; no others are compiled.
 pub(crate) trait States: FlowKey {
-    /// Whether a key may be one address, whose peers are counted.
+    /// Whether a key can be a single address, whose peers are counted.
     const DISTINCT: bool = matches!(Self::BYTES, 4 | 16);
-    /// Whether entries of several sizes are compared by such keys.
+    /// Whether experiments on the size of entries use such keys.
     const PADDED: bool = Self::BYTES == 8;
 }
 
 impl<K: FlowKey> States for K {}
 
-/// Evaluates `$build` with the type of the state `$kind`, which [`Kind::from_options`] found that keys
-/// of type `$key` can have, under the name `$state`.
+/// Evaluates `$build` with `$state` as an alias of the state type that `$kind` names.
+/// [`Kind::from_options`] has checked that keys of type `$key` can have it.
 macro_rules! with_state {
     ($key:ty, $kind:expr, $state:ident => $build:expr) => {{
         use $crate::summary::state::{Count, Detailed, Distinct, Ewma, Padded, States};
@@ -293,15 +351,15 @@ macro_rules! with_state {
 }
 pub(crate) use with_state;
 
-/// The `laws` of a summary of states with these parameters: a sum of packets has lost their elements and
-/// times.
+/// The `laws` of a summary with the state of these parameters: an update that sums up several packets
+/// has lost their elements and times.
 pub(crate) fn laws(laws: Laws, parameters: &Parameters) -> Laws {
     let state = parameters.get(STATE.name);
     let each = matches!(state, Some(Distinct::NAME | Detailed::NAME));
     Laws { aggregatable: laws.aggregatable && !each, ..laws }
 }
 
-/// The parameters that say `S`; none for the default.
+/// The parameters that ask for the state `S`; none for the default.
 pub(crate) fn parameters<S: State>() -> impl Iterator<Item = (&'static str, Setting)> {
     let state = (S::NAME != Count::NAME).then_some((STATE.name, Setting::Word(S::NAME)));
     let padding = S::PADDING.map(|padding| (PADDING.name, Setting::Word(padding)));
