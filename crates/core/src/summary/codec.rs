@@ -1,7 +1,7 @@
-//! The numbers, keys and sizes that a summary writes, and reads again.
+//! The stored form of summaries: a [`Writer`] and a [`Reader`] of numbers, keys and sizes.
 //!
-//! All numbers are little-endian. Reading never goes past the end, and allocates nothing. What every
-//! summary calls for single fields is compiled once, not into each of them.
+//! All numbers are little-endian. A reader never reads past the end, and does not allocate. Methods for
+//! single fields are not inlined, since every summary calls them.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::SeedId;
@@ -11,7 +11,7 @@ use crate::key::FlowKey;
 use crate::sorting::order;
 use crate::terms::Size;
 
-/// Why bytes are no summary: one word, since most code that meets it only hands it on.
+/// Why bytes are not a summary. Boxed to one word, since most code only passes it on.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct DecodeError(Box<DecodeErrorKind>);
@@ -43,17 +43,17 @@ pub enum DecodeErrorKind {
     /// The bytes end too early.
     #[error("truncated in {field}, at offset {offset}")]
     Cut {
-        /// What should stand there.
+        /// The missing field.
         field: &'static str,
-        /// Where it begins.
+        /// The offset where it begins.
         offset: usize,
     },
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     #[error("invalid {field} at offset {offset}: {reason}")]
     Invalid {
         /// The field.
         field: &'static str,
-        /// Where it begins.
+        /// The offset where it begins.
         offset: usize,
         /// What is wrong.
         reason: &'static str,
@@ -66,7 +66,7 @@ pub enum DecodeErrorKind {
         /// What was given instead.
         given: &'static str,
     },
-    /// The summary that the bytes speak of cannot be built.
+    /// The summary that the bytes describe cannot be built.
     #[error("invalid parameters of the summary: {0}")]
     Build(#[from] BuildError),
 }
@@ -75,7 +75,7 @@ pub enum DecodeErrorKind {
 pub trait Number: Copy + Zeroable {
     /// Appends it.
     fn write(self, out: &mut Vec<u8>);
-    /// From exactly its number of bytes.
+    /// Reads it from a slice of exactly its size.
     fn read(bytes: &[u8]) -> Self;
 }
 
@@ -98,6 +98,17 @@ macro_rules! numbers {
 numbers!(u8, u16, u32, u64, i32, i64, f64);
 
 /// Appends fields to the stored form.
+///
+/// ```
+/// use flowgauge_core::summary::codec::Writer;
+///
+/// let mut out = Writer::default();
+/// out.number(258u32);
+/// out.bytes(b"abc");
+/// let stored = out.checked();
+/// assert_eq!(&stored[..4], &[2, 1, 0, 0]);
+/// assert_eq!(stored.len(), 4 + (8 + 3) + 4, "a length precedes the bytes, a CRC-32 ends the form");
+/// ```
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -105,7 +116,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// One with room for so many bytes, so that what it has written is not copied to more room.
+    /// A writer that holds up to `bytes` bytes without reallocation.
     pub fn with_room(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), key_bytes: 0 }
     }
@@ -115,7 +126,7 @@ impl Writer {
         self.bytes
     }
 
-    /// The bytes written, behind which their CRC-32 stands.
+    /// The bytes written, followed by their CRC-32.
     pub fn checked(mut self) -> Vec<u8> {
         self.check(0);
         self.bytes.shrink_to_fit();
@@ -133,7 +144,7 @@ impl Writer {
         self.bytes.len()
     }
 
-    /// Writes keys of `key_bytes` canonical bytes from here on.
+    /// Sets the length of keys to `key_bytes` canonical bytes from here on.
     pub(crate) fn write_keys(&mut self, key_bytes: usize) {
         self.key_bytes = key_bytes;
     }
@@ -149,7 +160,7 @@ impl Writer {
         number.write(&mut self.bytes);
     }
 
-    /// Appends numbers, whose count the reader knows.
+    /// Appends numbers without their count, which the reader knows.
     pub fn numbers<N: Number>(&mut self, numbers: &[N]) {
         self.bytes.reserve(size_of_val(numbers));
         for number in numbers {
@@ -163,7 +174,7 @@ impl Writer {
         self.bytes.extend_from_slice(key.canonical(self.key_bytes));
     }
 
-    /// Appends bytes with their number.
+    /// Appends a length and so many bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
@@ -175,15 +186,15 @@ impl Writer {
         self.numbers(&[size.packets, size.bytes]);
     }
 
-    /// Appends what `write` appends, records of equal width, in the order of their bytes: so that
-    /// equal contents have equal bytes, in whatever order they came. It takes 4 bytes of memory for each.
+    /// Appends the records that `write` writes, each of `width` bytes, sorted by their bytes: so equal
+    /// contents have equal bytes, whatever their order. Takes 4 bytes of memory per record.
     pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         write(self);
         sort_records(&mut self.bytes[start..], width);
     }
 
-    /// Appends what `write` appends, behind its number of bytes.
+    /// Appends the length of what `write` writes, and then that.
     pub fn measured(&mut self, write: impl FnOnce(&mut Self)) {
         let length_at = self.bytes.len();
         self.number(0u64);
@@ -192,7 +203,7 @@ impl Writer {
         self.bytes[length_at..][..size_of::<u64>()].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Appends up to 255 bytes of UTF-8 with their number.
+    /// Appends a text of up to 255 bytes, with its length in one byte.
     pub(crate) fn text(&mut self, text: &str) {
         debug_assert!(text.len() < 256);
         self.bytes.push(text.len() as u8);
@@ -200,10 +211,10 @@ impl Writer {
     }
 }
 
-/// Sorts records of `width` bytes, of which there are fewer than 2³².
+/// Sorts fewer than 2³² records of `width` bytes.
 fn sort_records(records: &mut [u8], width: usize) {
     let at = |number: usize| number * width..(number + 1) * width;
-    // Which record goes to each place.
+    // The record that goes to each place.
     let mut from =
         order(records.len() / width, &|one, other| records[at(one)].cmp(&records[at(other)]));
     let mut first = vec![0; width];
@@ -211,7 +222,7 @@ fn sort_records(records: &mut [u8], width: usize) {
         if from[start as usize] == start {
             continue;
         }
-        // Each record of a cycle moves to the place of the one before, and the first closes it.
+        // Each record of a cycle moves to the place before it; the first record closes the cycle.
         first.copy_from_slice(&records[at(start as usize)]);
         let mut place = start;
         loop {
@@ -227,6 +238,16 @@ fn sort_records(records: &mut [u8], width: usize) {
 }
 
 /// Takes fields from the stored form, and never reads past its end.
+///
+/// ```
+/// use flowgauge_core::summary::codec::{DecodeError, Reader};
+///
+/// let mut from = Reader::new(&[2, 1, 0, 0, 7]);
+/// assert_eq!(from.number::<u32>("total")?, 258);
+/// let error = from.number::<u16>("rows").unwrap_err();
+/// assert_eq!(error.to_string(), "truncated in rows, at offset 4");
+/// # Ok::<(), DecodeError>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -240,12 +261,12 @@ impl<'a> Reader<'a> {
         Self { bytes, offset: 0, key_bytes: 0 }
     }
 
-    /// Whether all bytes were read.
+    /// Whether all bytes have been read.
     pub fn is_at_end(&self) -> bool {
         self.offset == self.bytes.len()
     }
 
-    /// Bytes that were not read.
+    /// Bytes not read yet.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.offset
     }
@@ -255,12 +276,12 @@ impl<'a> Reader<'a> {
         self.key_bytes
     }
 
-    /// What follows are keys of `key_bytes` canonical bytes.
+    /// Sets the length of keys to `key_bytes` canonical bytes from here on.
     pub(crate) fn expect_keys(&mut self, key_bytes: usize) {
         self.key_bytes = key_bytes;
     }
 
-    /// Takes so many bytes.
+    /// Takes `count` bytes.
     ///
     /// # Errors
     /// When the bytes end.
@@ -300,7 +321,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes a number that counts what follows: at most `most`.
+    /// Takes a count of following items, at most `most`.
     ///
     /// # Errors
     /// When the bytes end, or the number is larger.
@@ -323,10 +344,10 @@ impl<'a> Reader<'a> {
         K::from_canonical(bytes).ok_or(self.invalid(field, self.key_bytes, "it is not a key"))
     }
 
-    /// Takes a byte that is 0 or 1.
+    /// Takes a flag: a byte that is 0 or 1.
     ///
     /// # Errors
-    /// When the bytes end, or it is neither.
+    /// When the bytes end, or the byte is another number.
     #[inline(never)]
     pub fn flag(&mut self, field: &'static str) -> Result<bool, DecodeError> {
         match self.number::<u8>(field)? {
@@ -336,8 +357,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a key that comes after the one `before` in the order of [`Writer::sorted`], so that
-    /// none stands there twice.
+    /// Takes a key that follows the one `before` in the order of [`Writer::sorted`], so that no key is
+    /// there twice.
     #[inline(never)]
     pub(crate) fn next_key<K: FlowKey>(
         &mut self,
@@ -353,29 +374,29 @@ impl<'a> Reader<'a> {
         Ok(key)
     }
 
-    /// Takes bytes with their number, `most` of them at most.
+    /// Takes a length, at most `most`, and so many bytes.
     ///
     /// # Errors
-    /// When the bytes end, or there are more.
+    /// When the bytes end, or the length is larger.
     pub fn bytes(&mut self, field: &'static str, most: usize) -> Result<&'a [u8], DecodeError> {
         let count = self.count(field, most)?;
         self.take(count, field)
     }
 
-    /// The bytes before the CRC-32 that stands at the end of `bytes`.
+    /// A reader of `bytes` without the CRC-32 at their end, which it checks.
     ///
     /// # Errors
-    /// When the bytes end, or the checksum is not theirs.
+    /// When the bytes end, or the checksum is wrong.
     pub fn checked(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut all = Self::new(bytes);
         all.check()?;
         Ok(all)
     }
 
-    /// Takes the CRC-32 of all bytes before it off the end.
+    /// Checks the CRC-32 at the end of the bytes, and removes it.
     ///
     /// # Errors
-    /// When the bytes end, or the checksum is not theirs.
+    /// When the bytes end, or the checksum is wrong.
     pub(crate) fn check(&mut self) -> Result<(), DecodeError> {
         let end = self.bytes.len().saturating_sub(size_of::<u32>()).max(self.offset);
         let mut tail = Self { offset: end, ..*self };
@@ -395,15 +416,15 @@ impl<'a> Reader<'a> {
         Ok(Size { packets: self.number(field)?, bytes: self.number(field)? })
     }
 
-    /// The error that the last `width` bytes, which are `field`, are wrong.
+    /// The error that `field`, the last `width` bytes, is invalid.
     pub fn invalid(&self, field: &'static str, width: usize, reason: &'static str) -> DecodeError {
         DecodeErrorKind::Invalid { field, offset: self.offset - width, reason }.into()
     }
 
-    /// Takes up to 255 bytes of UTF-8 with their number.
+    /// Takes a text of up to 255 bytes, with its length in one byte.
     ///
     /// # Errors
-    /// When the bytes end, or are something else.
+    /// When the bytes end, or are not UTF-8.
     pub(crate) fn text(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {
         let length = self.number::<u8>(field)?.into();
         let bytes = self.take(length, field)?;

@@ -1,38 +1,37 @@
-//! From the values of counters to the sizes of the flows that met in them.
+//! Decompounding: from the values of hashed counters to the size distribution of their flows.
 //!
-//! With as many flows as hash at random to m counters, the value of a counter is compound Poisson:
-//! flows of size i come at the rate λᵢ. P(v), the chance of the value v, follows by Panjer's
-//! recursion, v P(v) = Σ i λᵢ P(v − i), and expectation-maximisation repeats, with y_v counters of
-//! value v, λᵢ ← (1/m) Σ_v y_v λᵢ P(v − i)/P(v), until it changes little.
+//! If flows hash at random to m counters, the value of a counter is compound Poisson: λᵢ flows of size
+//! i per counter. The probability P(v) of value v follows by Panjer's recursion,
+//! v P(v) = Σ i λᵢ P(v − i). With y_v counters of value v, expectation maximisation repeats
+//! λᵢ ← (1/m) Σ_v y_v λᵢ P(v − i)/P(v) until it changes little.
 
 use super::Estimate;
 
-/// Values up to this are decompounded; in larger ones the largest flow is nearly all. The work
-/// grows with its square.
+/// The largest value that is decompounded; of larger ones nearly all is one flow. The work grows with
+/// its square.
 const SMALL: usize = 512;
 
-/// Values above are told apart to a 64th of an octave, 1 %: many counters may have values of their
-/// own.
+/// Bins per octave of larger values, 1 % wide each, since there may be as many values as counters.
 const PER_OCTAVE: usize = 64;
 const LARGE: usize = (u32::BITS - SMALL.ilog2()) as usize * PER_OCTAVE;
 
-/// Counters with large values that are taken for the same.
+/// Counters whose large values are taken to be equal.
 #[derive(Clone, Copy, Default)]
 struct Bin {
     counters: f64,
     sum: f64,
 }
 
-/// Rounds at most; most distributions need a third of them.
+/// The largest number of rounds; most distributions need a third of them.
 const ROUNDS: usize = 200;
 
-/// No more rounds once the number of flows changes by less than this share.
+/// The relative change of the number of flows that ends the rounds.
 const SETTLED: f64 = 1e-6;
 
-/// Fewer flows than this are no flow.
+/// Numbers of flows up to this count as 0.
 const NOTHING: f64 = 1e-3;
 
-/// Expected flows of each size, by size; above [`SMALL`] the means of sizes that are nearly equal.
+/// The expected number of flows of each size, by size; above [`SMALL`], sizes are means of bins.
 pub(super) fn decompound(values: impl Iterator<Item = u32>) -> Vec<(u64, f64)> {
     let mut small = vec![0.0f64; SMALL + 1];
     let mut large = vec![Bin::default(); LARGE];
@@ -48,10 +47,10 @@ pub(super) fn decompound(values: impl Iterator<Item = u32>) -> Vec<(u64, f64)> {
     }
     let larges: f64 = large.iter().map(|bin| bin.counters).sum();
     let counters: f64 = small.iter().sum();
-    // Where every counter is large, there is nothing to tell its flows apart by.
+    // If every counter is large, their flows cannot be told apart.
     let rates = if counters > 0.0 { rates(&small, counters) } else { vec![0.0; small.len()] };
 
-    // Small flows met the large ones as often as they met each other.
+    // Small flows collide with large ones as often as with each other.
     let all = counters + larges;
     let mut flows: Vec<f64> = rates.iter().map(|rate| rate * all).collect();
     let beside: f64 = (0..).zip(&rates).map(|(size, rate)| f64::from(size) * rate).sum();
@@ -68,17 +67,17 @@ pub(super) fn decompound(values: impl Iterator<Item = u32>) -> Vec<(u64, f64)> {
     small.chain(larger).collect()
 }
 
-/// The worth of a sum over the recovered flows: nothing bounds it, so nothing is promised beyond what the
-/// counters allow.
+/// The estimate of a sum over recovered flows. Its error is unknown, so the bounds are those that the
+/// counters imply.
 pub(super) fn recovered(value: f64, low: f64, high: f64) -> Estimate {
     Estimate::between(low, value.clamp(low, high.max(low)), high.max(low))
 }
 
-/// The rates of flows by size, which make such a histogram of values likeliest.
+/// The rates of flows by size that make this histogram of values most likely.
 fn rates(histogram: &[f64], counters: f64) -> Vec<f64> {
     let largest = histogram.iter().rposition(|&count| count > 0.0).unwrap_or(0);
     let values = largest + 1;
-    // To begin with, each counter is one flow; spread so thin that no rate is 0 that need not be.
+    // Begin with one flow per counter, plus a little, so that no rate is stuck at 0.
     let mut rates = vec![0.0; histogram.len()];
     for size in 1..values {
         rates[size] = (histogram[size] + 1e-3) / counters;
@@ -106,10 +105,10 @@ fn rates(histogram: &[f64], counters: f64) -> Vec<f64> {
     rates
 }
 
-/// The chance of each value, by Panjer's recursion.
+/// The probability of each value, by Panjer's recursion.
 fn chances_of(rates: &[f64], chances: &mut [f64]) {
     let total: f64 = rates.iter().sum();
-    // A common factor cancels in the update, so that it may be larger than it is.
+    // A common factor cancels in the update, so the smallest positive number may replace 0.
     chances[0] = (-total).exp().max(f64::MIN_POSITIVE);
     for value in 1..chances.len() {
         let sum: f64 =
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_of_no_collision_are_their_flows() {
+    fn counters_without_collisions_are_their_flows() {
         // One flow in a hundred counters.
         let values = (0..100_000).map(|i| if i % 100 == 0 { 1 + i / 100 % 3 } else { 0 });
         let flows = decompound(values);
@@ -132,10 +131,10 @@ mod tests {
         assert!((total - 1000.0).abs() < 15.0, "{flows:?}");
     }
 
-    /// However many values there are, what is made of them is bounded; their weight stays, and large
+    /// The number of sizes is bounded, however many values there are; the total weight stays, and large
     /// flows are found to 1 %.
     #[test]
-    fn large_values_take_no_more_room_than_there_is() {
+    fn large_values_make_a_bounded_number_of_sizes() {
         let values = (0..400_000u32).map(|i| if i % 2 == 0 { 0 } else { 600 + i * 17 % (1 << 22) });
         let flows = decompound(values.clone());
         assert!(flows.len() <= SMALL + LARGE, "{}", flows.len());

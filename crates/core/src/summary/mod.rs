@@ -1,42 +1,38 @@
 //! Measurement structures, a folder per family.
 
+mod answers;
 pub mod array;
-mod basis;
-mod build;
 pub mod codec;
 pub mod concurrent;
 pub mod counter;
 mod decompound;
+pub(crate) mod describe;
 pub mod distinct;
-pub(crate) mod forms;
+mod estimate;
 mod heavy;
 pub mod hierarchy;
+mod ingest;
 pub mod instant;
-mod level_ingest;
-mod listed;
-mod memory;
+mod options;
 pub mod quantile;
 pub(crate) mod remix;
-mod row_ingest;
 mod saturating;
 pub mod sketch;
 mod state;
 pub mod table;
-mod traits;
 
-pub use build::{
-    BuildError, BuildErrorKind, Describe, Info, Laws, Merge, Options, Parameter, Parameters,
-    Setting,
+pub use answers::{
+    Answers, Candidates, Cells, Details, Flows, Forecast, Forecasts, Prefixes, QuantileOf,
+    Quantiles, Seen, SizeQuery, Spread,
 };
-pub use forms::{Ability, Counted, Form};
-pub(crate) use level_ingest::FIRST_WHOLE;
-pub use level_ingest::{LevelIngest, LevelSample, MOST_LEVELS};
-pub use memory::Memory;
-pub use row_ingest::RowIngest;
+pub use describe::{Ability, Counted, Describe, Form, Info, Laws, Merge, Parameter};
+pub use estimate::{Estimate, Sampling, SizeEstimate};
+pub(crate) use ingest::FIRST_WHOLE;
+pub use ingest::{Incompatible, Ingest, LevelIngest, LevelSample, MOST_LEVELS, RowIngest, Summary};
+pub use options::{BuildError, BuildErrorKind, Memory, Options, Parameters, Setting};
 pub use saturating::Counter;
 pub(crate) use saturating::sum_and_largest;
-pub use traits::{
-    Answers, Candidates, Cells, Details, Estimate, Flows, Forecast, Forecasts, Incompatible,
-    Ingest, Prefixes, QuantileOf, Quantiles, Sampling, Seen, SizeEstimate, SizeQuery, Spread,
-    Summary,
-};
+
+/// Arrays up to this size stay in a cache that the processor's own prefetching reaches in time:
+/// explicit prefetches of their lines cost more than they save.
+const CACHED_BYTES: usize = 1 << 20;

@@ -1,23 +1,31 @@
-//! Counters that saturate and say so.
+//! Counters that saturate, and return the excess.
 
 use super::codec::Number;
 use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::terms::Measure;
 
-/// A counter of one measure: 32 bits for packets, 64 for bytes.
+/// A saturating counter of one measure: 32 bits for packets, 64 for bytes.
+///
+/// ```
+/// use flowgauge_core::summary::Counter;
+///
+/// let mut packets = u32::MAX - 2;
+/// assert_eq!(packets.add(5), 3, "the excess is returned");
+/// assert_eq!(packets, u32::MAX);
+/// ```
 pub trait Counter: Number + Eq + Send + Sync + 'static {
-    /// What it counts.
+    /// The measure that it counts.
     const MEASURE: Measure;
     /// The largest number.
     const MOST: Self;
     /// The column of a batch that it reads.
     fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self];
-    /// Adds `weight`, up to the largest number; returns what found no room.
+    /// Adds `weight`, up to the largest number; returns the excess.
     fn add(&mut self, weight: Self) -> u64;
     /// The number counted.
     fn get(self) -> u64;
-    /// The sum of the weights of a batch, at most the largest number of 64 bits.
+    /// The sum of the weights of a batch, at most `u64::MAX`.
     fn sum(weights: &[Self]) -> u64;
 }
 
@@ -44,7 +52,7 @@ impl Counter for u32 {
 
     #[inline(always)]
     fn sum(weights: &[Self]) -> u64 {
-        // Single packets, as most weights are, add up in words of their own width.
+        // Most weights are single packets, whose sum fits into 32 bits.
         let both = |(sum, bits): (u32, u32), weight| (sum.wrapping_add(weight), bits | weight);
         let (sum, bits) = weights.iter().copied().fold((0, 0), both);
         if u64::from(bits).saturating_mul(weights.len() as u64) <= u64::from(Self::MAX) {
@@ -77,7 +85,7 @@ impl Counter for u64 {
 
     #[inline(always)]
     fn sum(weights: &[Self]) -> u64 {
-        // Sums of what is far from full need no check for each, and are made by vectors.
+        // Small weights need no check for each addition, so vector instructions sum them up.
         let bits = weights.iter().fold(0, |bits, weight| bits | weight);
         if bits < u64::from(u32::MAX) && weights.len() < 1 << 32 {
             weights.iter().sum()
@@ -87,10 +95,10 @@ impl Counter for u64 {
     }
 }
 
-/// The sum of these numbers, and the largest of them and `so_far`, in one pass where they are small:
-/// sums of what is far from full need no check for each, and often the numbers' bits already tell that
-/// none is larger. Numbers of 31 bits, as those of bytes in a packet mostly are, have vector
-/// instructions to compare them by, which those of 64 bits have not everywhere.
+/// The sum of these numbers, and the largest of them and `so_far`. Small numbers take one pass: their
+/// sum needs no overflow checks, and often their united bits already show that none is larger. Numbers
+/// of 31 bits, as most packet lengths are, are compared by vector instructions, which not every
+/// processor has for 64 bits.
 pub(crate) fn sum_and_largest(so_far: u64, numbers: &[u64]) -> (u64, u64) {
     let both = |(sum, bits): (u64, u64), number| (sum.wrapping_add(number), bits | number);
     let (sum, bits) = numbers.iter().copied().fold((0, 0), both);
@@ -106,8 +114,8 @@ pub(crate) fn sum_and_largest(so_far: u64, numbers: &[u64]) -> (u64, u64) {
     (sum, largest)
 }
 
-/// Fills a counter that wrapped to `wrapped`, which is one less than the excess over `most`. Apart,
-/// so that nothing of it is computed for counters that have room.
+/// Sets a counter that wrapped to `wrapped` to `most`; returns the excess, which is one more than
+/// `wrapped`. Out of line, so that counters with room compute nothing of it.
 #[cold]
 fn full<C>(counter: &mut C, most: C, wrapped: u64) -> u64 {
     *counter = most;

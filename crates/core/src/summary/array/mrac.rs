@@ -9,11 +9,11 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::basis::{Basis, twin};
+use super::super::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::decompound::{decompound, recovered};
 use super::super::distinct::counted_linearly;
-use super::super::memory::CACHED_BYTES;
+use super::super::ingest::{Basis, twin};
 use super::super::{
     Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge,
     Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
@@ -21,7 +21,7 @@ use super::super::{
 use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
 /// An array of packet counters.

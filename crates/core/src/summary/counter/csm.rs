@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 use fastrand::Rng;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::ingest::{Basis, twin};
 use super::super::remix::remix;
 use super::super::{
     Answers, BuildError, BuildErrorKind, Counter, Describe, Estimate, Incompatible, Info, Ingest,
@@ -22,7 +22,7 @@ use super::monitor::{excess, size};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
 /// Counters of a flow, unless asked otherwise or the memory is small.

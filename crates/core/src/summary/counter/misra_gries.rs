@@ -6,8 +6,8 @@
 
 use std::marker::PhantomData;
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::ingest::{Basis, twin};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Options, Setting, SizeEstimate, SizeQuery, Summary,
@@ -19,7 +19,7 @@ use super::steps::Steps;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
 /// Misra-Gries of one measure, that of `C`.

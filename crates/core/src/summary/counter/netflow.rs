@@ -7,9 +7,9 @@
 
 use flowgauge_kernel::Digester;
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::listed::least_mean;
+use super::super::estimate::least_mean;
+use super::super::ingest::{Basis, twin};
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
@@ -20,7 +20,7 @@ use super::sampled::{CONFIDENCE, scaled};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
 /// A common rate of routers on fast links.

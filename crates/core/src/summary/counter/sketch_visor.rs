@@ -13,8 +13,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::ingest::{Basis, twin};
 use super::super::sketch::{Least, RowSketch, Unsigned};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
@@ -26,7 +26,7 @@ use super::queue::Queue;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
 /// Keys of the fast path, unless asked otherwise or the memory is small.

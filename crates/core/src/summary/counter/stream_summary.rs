@@ -19,7 +19,7 @@ use super::monitor::{Entry, Monitor};
 use super::tracked::Tracked;
 use crate::key::FlowKey;
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::Measure;
 
 /// Space-Saving with linked buckets.

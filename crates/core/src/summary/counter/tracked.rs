@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::ingest::{Basis, twin};
 use super::super::{
     Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Setting, SizeEstimate, SizeQuery,
     Summary,

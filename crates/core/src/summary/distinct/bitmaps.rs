@@ -6,8 +6,8 @@ use std::ops::BitOr;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Number, Reader, Writer};
+use super::super::ingest::{Basis, twin};
 use super::super::{
     Answers, BuildError, Estimate, Incompatible, Ingest, Options, Setting, Summary,
 };

@@ -13,7 +13,7 @@ use super::super::{
 use super::bitmaps::{Bitmaps, Marks};
 use super::{counting_error, items_for, two_sigma};
 use crate::key::FlowKey;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 
 /// The correction of the mean (§2.2, theorem 2).
 const PHI: f64 = 0.773_51;

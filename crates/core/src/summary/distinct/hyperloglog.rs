@@ -8,8 +8,8 @@ use datasketches::common::NumStdDev;
 use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
 use flowgauge_kernel::Digester;
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::ingest::{Basis, twin};
 use super::super::{
     Answers, BuildError, BuildErrorKind, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Options, Parameter, Setting, Summary,
@@ -17,7 +17,7 @@ use super::super::{
 use super::{CONFIDENCE, items_for};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 
 /// Digests of a batch that are remembered.
 const SEEN: usize = BATCH_PACKETS;

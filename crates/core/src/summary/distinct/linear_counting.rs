@@ -12,7 +12,7 @@ use super::super::{
 use super::bitmaps::{Bitmaps, Marks};
 use super::{counted_linearly, counting_error};
 use crate::key::FlowKey;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 
 /// Words whose cache lines are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 32;

@@ -5,9 +5,9 @@
 //! counters a node and total weight N, the weight of each prefix is known within N/m, and every prefix
 //! that is not reported has at most the threshold not covered by those that are.
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{Monitored, PARAMETERS};
+use super::super::ingest::{Basis, twin};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Options, Prefixes,
     Setting, SizeEstimate, SizeQuery, Summary,
@@ -17,7 +17,7 @@ use super::nodes::fits;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
 /// A Space-Saving for each node.

@@ -7,9 +7,9 @@
 //! all packets N for f, so that from Z² V / ε² packets on no prefix is off by more than ε N. Where
 //! packets have weights of up to w, so have what the counters miss: Z √(V f w).
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{CONFIDENCE, Monitored, PARAMETERS, Sampler, Z};
+use super::super::ingest::{Basis, twin};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
     Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery, Summary,
@@ -19,7 +19,7 @@ use super::nodes::{MOST_NODES, fits, ipv4_nodes};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::{Hierarchy, Measure, Size};
 
 /// A Space-Saving for each node, each counting a sample of the packets.

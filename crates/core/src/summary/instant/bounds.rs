@@ -7,7 +7,7 @@
 //! tell nothing of it. Between these two, variance and remainder are taken in proportion to the share
 //! of other flows' marks.
 
-use super::super::listed::least_mean;
+use super::super::estimate::least_mean;
 use super::super::{Estimate, SizeEstimate};
 use crate::terms::Size;
 

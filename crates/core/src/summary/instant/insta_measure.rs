@@ -10,7 +10,7 @@ use super::word::Word;
 use super::working_set::{ENTRIES, PROBE_LIMIT, TIMEOUT, WorkingSet};
 use crate::batch::Batch;
 use crate::key::FlowKey;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::summary::{Counted, Form};
 
 /// A regulator of `LAYERS` layers of words `W` before a working set.

@@ -12,15 +12,15 @@ use datasketches::error::{Error, ErrorKind};
 use datasketches::kll::{KllFloat, KllSketch, KllValue};
 use flowgauge_kernel::Digester;
 
-use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::ingest::{Basis, twin};
 use super::super::{
     Answers, BuildError, BuildErrorKind, Describe, Incompatible, Info, Ingest, Laws, Options,
     Parameter, Parameters, QuantileOf, Quantiles, Setting, Summary,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::Measure;
 
 /// The library's fit of the rank error that 99 % of its quantiles keep: this ÷ k to the power.

@@ -12,7 +12,7 @@ use super::count_min::{all_exceed, excess, least, most_keys, sums};
 use super::rows::{Grid, MEMORY, Rule, TOTAL_PARAMETERS, Targets, Unsigned, build};
 use crate::key::FlowKey;
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 
 /// A Count-Min sketch with conservative update, of `u32` counters for packets or `u64` counters for
 /// bytes.

@@ -16,9 +16,9 @@ use super::reversible::{self, DELTA, EPSILON, Heaviest, Mangled, Modular, load_c
 use super::rows::Unsigned;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::forms::form;
+use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Counter, Describe, Estimate, Incompatible, Info,
     Ingest, Laws, Memory, Merge, Options, Parameter, Setting, SizeEstimate, SizeQuery, Spread,

@@ -11,7 +11,7 @@ mod ewma;
 use bytemuck::Zeroable;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::forms::form;
+use super::describe::form;
 use super::{
     BuildError, BuildErrorKind, Counted, Counter, Form, Laws, Options, Parameter, Parameters, Seen,
     Setting,

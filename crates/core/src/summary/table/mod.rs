@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::basis::{Basis, twin};
 use super::codec::{DecodeError, Reader, StepBudget, Writer};
+use super::ingest::{Basis, twin};
 use super::state::{self, Past, State};
 use super::{Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Options, Setting, Summary};
 use crate::batch::{BATCH_PACKETS, Batch};

@@ -12,11 +12,11 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::concurrent::{self, AtomicSums, CELL_BYTES, ConcurrentIngest, Sums};
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::summary::heavy::{self, HeavyKeys, OwnPart};
+use crate::summary::ingest::{Basis, twin};
 use crate::summary::sketch::{Unsigned, rows::Rows};
 use crate::summary::state::{self, ARRAY_STATE, Distinct, Ewma, Kind, States};
 use crate::summary::{

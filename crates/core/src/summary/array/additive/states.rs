@@ -15,10 +15,10 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::{CONFIDENCE, SMALL_BLOCK, least_of, limit, packets_at_once, visit_heavy};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::heavy::OwnPart;
 use crate::summary::heavy::{self, HeavyKeys};
+use crate::summary::ingest::{Basis, twin};
 use crate::summary::state::{self, Distinct, Ewma, Past, State};
 use crate::summary::{
     Answers, BuildError, Candidates, Counter, Estimate, Forecast, Forecasts, Incompatible, Ingest,

@@ -8,8 +8,8 @@
 use flowgauge_kernel::Digester;
 
 use crate::key::FlowKey;
-use crate::summary::basis::Basis;
 use crate::summary::codec::{DecodeError, Reader, StepBudget, Writer};
+use crate::summary::ingest::Basis;
 use crate::summary::state::{Past, State};
 use crate::summary::table::{Layout, Linear, MOST_BUCKETS};
 use crate::summary::{BuildError, BuildErrorKind, Options};
@@ -216,12 +216,12 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         }
         let count = from.count("number of candidates", self.most())?;
         let Some(table) = &mut self.table else { return Ok(()) };
-        let (mut patience, mut before) = (StepBudget::new(count), None);
+        let (mut budget, mut before) = (StepBudget::new(count), None);
         for _ in 0..count {
             let key: K = from.next_key("candidate", &mut before)?;
             let state = S::load(from)?;
             let digest = key.digest(&self.digester);
-            let Some(flow) = table.insert(key, digest, &self.digester, Some(&mut patience)) else {
+            let Some(flow) = table.insert(key, digest, &self.digester, Some(&mut budget)) else {
                 let width = from.key_bytes() + S::STORED_BYTES;
                 return Err(from.invalid("candidate", width, "it collides with other keys"));
             };

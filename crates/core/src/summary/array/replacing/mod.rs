@@ -13,10 +13,10 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::summary::heavy;
+use crate::summary::ingest::{Basis, twin};
 use crate::summary::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State, States};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Forecast, Forecasts,

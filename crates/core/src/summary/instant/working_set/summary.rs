@@ -1,7 +1,7 @@
 //! The working set as a summary: what it counts, and what it may have lost.
 
-use super::super::super::basis::{Basis, twin};
 use super::super::super::codec::{DecodeError, Reader, Writer};
+use super::super::super::ingest::{Basis, twin};
 use super::super::super::{
     Answers, Candidates, Incompatible, Ingest, Setting, SizeEstimate, SizeQuery, Summary,
 };

@@ -14,9 +14,9 @@ use std::hint::select_unpredictable;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::basis::{Basis, twin};
+use super::super::CACHED_BYTES;
 use super::super::codec::{DecodeError, Number, Reader, Writer};
-use super::super::memory::CACHED_BYTES;
+use super::super::ingest::{Basis, twin};
 use super::super::remix::{remix, remix_batch};
 use super::super::{
     Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Options,
@@ -25,7 +25,7 @@ use super::super::{
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::Counted;
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::terms::Measure;
 
 /// Number of slots of a bucket. With keys of 4 bytes and packets, a bucket is one cache line.

@@ -16,9 +16,9 @@ use flowgauge_kernel::Digester;
 
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::forms::form;
+use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
 use crate::summary::remix::remix_batch;
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Describe, Incompatible, Info, Ingest, Laws,

@@ -21,9 +21,9 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::rows::{Cell, Unsigned};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::forms::form;
+use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Describe, Incompatible, Info, Ingest, Laws,
     Merge, Options, Parameter, Parameters, Setting, Summary,

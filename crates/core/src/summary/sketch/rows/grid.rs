@@ -10,8 +10,8 @@ use super::sketch::RowSketch;
 use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
+use crate::summary::CACHED_BYTES;
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::memory::CACHED_BYTES;
 use crate::summary::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
 use crate::terms::Threshold;
 

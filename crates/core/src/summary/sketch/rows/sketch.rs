@@ -7,11 +7,11 @@ use super::grid::{Each, Grid, Linear, Rule, Weight};
 use super::{CONFIDENCE, Rows};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::concurrent::{self, AtomicSums, ConcurrentIngest, Sums};
-use crate::summary::forms::form;
+use crate::summary::describe::form;
 use crate::summary::heavy::{self, HeavyKeys};
+use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, Candidates, Cells, Counted, Counter, Estimate, Form, Incompatible, Info,
     Ingest, Laws, Merge, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery, Summary,

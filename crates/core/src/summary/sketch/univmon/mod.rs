@@ -19,9 +19,9 @@ use flowgauge_kernel::{Digester, prefetch};
 use super::rows::{MOST_ROWS, Rows, Signed, Targets, ask_first, signs, with_rows};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::basis::{Basis, twin};
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::forms::form;
+use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Counter, Describe, Incompatible, Info, Ingest,
     Laws, LevelIngest, LevelSample, MOST_LEVELS, Options, Parameter, RowIngest, Setting, Summary,

@@ -1,155 +1,65 @@
-//! How a summary is described and built, so that the catalog is a list of types.
+//! What a summary is built from: options, parameters and a memory limit; and why it cannot be built.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flowgauge_kernel::{Digester, Isa, Seed};
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Blank, Digester, Isa, Seed, Zeroed};
 
-use super::{Form, Memory, Summary};
+use super::Parameter;
 use crate::key::FlowKey;
 use crate::terms::{Hierarchy, Measure, Threshold};
 use crate::unknown::{Unknown, nearest};
 
-/// A type of summary, as the catalog lists it.
-pub trait Describe {
-    /// Name, paper, parameters and laws.
-    const INFO: Info;
-
-    /// What holds of it with these parameters: no more than [`Info::laws`] says.
-    fn laws(parameters: &Parameters) -> Laws {
-        let _ = parameters;
-        Self::INFO.laws
-    }
-
-    /// Whether it can measure what the options say, with keys of the digester's length, whatever the
-    /// memory.
-    ///
-    /// # Errors
-    /// When it cannot, with what could.
-    fn fits(options: &Options) -> Result<(), BuildError> {
-        let _ = options;
-        Ok(())
-    }
-
-    /// Reserves the memory and builds the summary for keys of type `K`.
-    ///
-    /// # Errors
-    /// As [`Self::fits`], when a parameter is out of range, or the memory does not suffice.
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError>;
-}
-
-/// What the catalog says of a summary.
-#[derive(Clone, Copy, Debug)]
-pub struct Info {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// One line: what it is.
-    pub idea: &'static str,
-    /// The paper and its section.
-    pub paper: &'static str,
-    /// Its parameters.
-    pub parameters: &'static [Parameter],
-    /// Memory in bytes, as a formula of the parameters and of the key's size in memory.
-    pub memory: &'static str,
-    /// What it answers, by its parameters; the default comes first. [`Self::form`] chooses.
-    pub forms: &'static [Form],
-    /// What holds of it, unless its parameters say otherwise: [`Describe::laws`].
-    pub laws: Laws,
-}
-
-/// A parameter of a summary.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameter {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// What it is, with its unit and default.
-    pub help: &'static str,
-}
-
-/// What accelerators, workers and readers may rely on.
-#[expect(clippy::struct_excessive_bools, reason = "each is a law of its own")]
-#[derive(Clone, Copy, Debug)]
-pub struct Laws {
-    /// Each flow has a counter of its own, unless the summary is full.
-    pub flows: bool,
-    /// The order of updates does not matter: where sums are [`Merge::Equal`] the numbers are the
-    /// same, elsewhere the bounds hold.
-    pub commutable: bool,
-    /// Updates of one key may be summed to one weighted update.
-    pub aggregatable: bool,
-    /// What it is for are the sizes of flows, which a weighted sample of the packets keeps.
-    pub sizes: bool,
-    /// It draws a sample, so that the errors of parts, which are drawn alike, add up.
-    pub samples: bool,
-    /// It is rows of counters, into single ones of which packets may go: [`Summary::rows`].
-    pub rows: bool,
-    /// It is levels, each of which may be a sample of its own: [`Summary::levels`].
-    pub levels: bool,
-    /// How the sum of two summaries relates to the summary of the sum.
-    pub merge: Merge,
-}
-
-impl Laws {
-    /// Nothing holds but bounds.
-    pub const NONE: Self = Self {
-        flows: false,
-        commutable: false,
-        aggregatable: false,
-        sizes: false,
-        samples: false,
-        rows: false,
-        levels: false,
-        merge: Merge::WithinBounds,
-    };
-}
-
-/// What a merge gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merge {
-    /// The same sizes as one summary of all packets would give, unless one of them was full. Of
-    /// keys that are over a fixed weight, or spread, in the sum alone, some may not be named: the
-    /// overflow of the candidates says so, unless the parts were built [`Options::apart`].
-    Equal,
-    /// Numbers within the bounds.
-    WithinBounds,
-    /// The same numbers, where no flow is in both of them.
-    Disjoint,
-}
-
-/// What a summary is built from.
+/// The options of a summary, common to all algorithms, and its parameters.
+///
+/// ```
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::Key16;
+/// use flowgauge_core::summary::{Options, Setting};
+///
+/// let options = Options::new(1 << 20, 1).with([("rows", 4), ("columns", 1024)]).for_keys(13);
+/// let sketch = catalog::build::<Key16>("count-min", &options)?;
+/// assert_eq!(sketch.parameters()[0], ("rows", Setting::Integer(4)));
+/// assert!(sketch.memory_bytes() <= 1 << 20);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its parameters.
+    /// The algorithm's parameters.
     pub parameters: Parameters,
-    /// Bytes that it is sized to fill, unless its parameters say more precisely.
+    /// The memory in bytes that the summary is sized for, unless parameters set its size.
     pub memory_bytes: usize,
-    /// Where it reserves them.
+    /// The limit that it reserves memory from.
     pub memory: Memory,
-    /// Bytes that tasks need for each flow that the summary can list, within `memory_bytes`.
+    /// Bytes per flow, of `memory_bytes`, that tasks need if the summary lists flows.
     pub task_bytes_per_flow: usize,
-    /// Bytes that tasks need for each cell of a summary that gives them its cells, likewise.
+    /// Bytes per cell, of `memory_bytes`, that tasks need if the summary hands out its cells.
     pub task_bytes_per_cell: usize,
-    /// Canonical bytes of a key, where they are fewer than the longest key of its type has.
+    /// Canonical bytes of a key, if fewer than the longest key of its type has.
     pub key_bytes: Option<usize>,
-    /// The digest function, with its seed. The catalog tells it the length of the keys.
+    /// The digest function and its seed. The catalog sets the length of the keys.
     pub digester: Digester,
-    /// What a summary of one measure counts.
+    /// The measure of a summary that counts only one.
     pub by: Measure,
-    /// What makes a key heavy, for summaries that decide while the epoch runs.
+    /// The heavy-hitter threshold, for summaries that decide while the epoch runs.
     pub threshold: Threshold,
-    /// What makes an address spread, likewise.
+    /// The distinct-peer threshold of a superspreader, likewise.
     pub spread: u64,
     /// The prefixes that a hierarchical summary counts.
     pub hierarchy: Hierarchy,
-    /// Whether no flow is both in it and in what will be merged into it: what is heavy in the sum is
-    /// then heavy in one of them, whatever the threshold.
+    /// Whether no flow is both in this summary and in one that will be merged into it. A flow that is
+    /// heavy in the sum is then heavy in one of them, whatever the threshold.
     pub apart: bool,
 }
 
 impl Options {
-    /// The defaults of the command line, for a summary of some `memory_bytes` bytes.
+    /// The defaults of the command line, for a summary of about `memory_bytes` bytes.
     pub fn new(memory_bytes: usize, seed: impl Into<Seed>) -> Self {
         Self {
             parameters: Parameters::default(),
@@ -167,23 +77,23 @@ impl Options {
         }
     }
 
-    /// The same for keys of `key_bytes` canonical bytes.
+    /// Sets the length of keys to `key_bytes` canonical bytes.
     #[must_use]
     pub fn for_keys(self, key_bytes: usize) -> Self {
         Self { key_bytes: Some(key_bytes), ..self }
     }
 
-    /// The same with a digester for keys of type `K`.
+    /// Sets the digester to keys of type `K`.
     ///
     /// # Panics
-    /// When no key of that type has as many bytes.
+    /// When no key of that type has so many bytes.
     pub(crate) fn digesting<K: FlowKey>(&self) -> Self {
         let key_bytes = self.key_bytes.unwrap_or(K::BYTES);
         assert!(K::holds(key_bytes), "no key of {key_bytes} bytes is stored in such words");
         Self { digester: self.digester.for_keys(key_bytes), ..self.clone() }
     }
 
-    /// The same with these parameters.
+    /// Replaces the parameters.
     #[must_use]
     pub fn with(
         mut self,
@@ -194,14 +104,86 @@ impl Options {
     }
 }
 
-/// The value of a parameter in force.
+/// A memory limit: the bytes that summaries may still reserve. It also bounds decoders, whatever their
+/// input says.
+///
+/// ```
+/// use flowgauge_core::summary::Memory;
+///
+/// let memory = Memory::limited(1000);
+/// let counters = memory.zeroed::<u32>(200)?;
+/// assert!(counters.iter().all(|counter| *counter == 0));
+/// assert!(memory.zeroed::<u32>(51).is_err(), "only 200 bytes are left");
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Memory {
+    left: Cell<usize>,
+    /// If memory is to be locked: the bytes that the operating system refused to lock.
+    unlocked: Option<Arc<AtomicUsize>>,
+}
+
+impl Memory {
+    /// No limit but that of the operating system.
+    pub fn unlimited() -> Self {
+        Self::limited(usize::MAX)
+    }
+
+    /// A limit of `bytes`.
+    pub fn limited(bytes: usize) -> Self {
+        Self { left: Cell::new(bytes), unlocked: None }
+    }
+
+    /// The same limit for memory that is faulted in and locked as it is reserved. Bytes that the
+    /// operating system refuses to lock are added to `unlocked`, and faulted in anyway.
+    #[must_use]
+    pub fn locked(self, unlocked: &Arc<AtomicUsize>) -> Self {
+        Self { unlocked: Some(Arc::clone(unlocked)), ..self }
+    }
+
+    /// Reserves `len` zeroed items.
+    ///
+    /// # Errors
+    /// When they exceed what is left of the limit, or the operating system refuses them.
+    pub fn zeroed<T: Zeroable>(&self, len: usize) -> Result<Zeroed<T>, BuildError> {
+        Ok(Zeroed::of(self.reserve(len.saturating_mul(size_of::<T>()))?, len))
+    }
+
+    #[inline(never)]
+    fn reserve(&self, bytes: usize) -> Result<Blank, BuildError> {
+        self.take(bytes)?;
+        let memory = Blank::new(bytes).map_err(|error| BuildErrorKind::Refused { bytes, error })?;
+        if let Some(unlocked) = &self.unlocked
+            && !memory.lock()
+        {
+            unlocked.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Ok(memory)
+    }
+
+    /// Counts `bytes` that are reserved elsewhere.
+    ///
+    /// # Errors
+    /// When they exceed what is left of the limit.
+    #[inline(never)]
+    pub fn take(&self, bytes: usize) -> Result<(), BuildError> {
+        let left = self.left.get();
+        let rest = left
+            .checked_sub(bytes)
+            .ok_or(BuildErrorKind::TooLittleMemory { needed: bytes, given: left })?;
+        self.left.set(rest);
+        Ok(())
+    }
+}
+
+/// The effective value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Setting {
     /// A size or a count.
     Integer(u64),
     /// An error or a probability.
     Fraction(f64),
-    /// One of the words that the parameter knows.
+    /// One of the parameter's words.
     Word(&'static str),
 }
 
@@ -215,25 +197,35 @@ impl fmt::Display for Setting {
     }
 }
 
-/// Parameters by name, as people write them.
+/// Parameters as text, by name.
+///
+/// ```
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::summary::Parameters;
+///
+/// let parameters = Parameters::new([("rows", 4), ("depth", 1)]);
+/// assert_eq!(parameters.get("rows"), Some("4"));
+/// let known = catalog::info("count-min").unwrap().parameters;
+/// assert!(parameters.check("count-min", known).is_err(), "it has no parameter 'depth'");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
     /// Parameters from names and values.
     pub fn new(pairs: impl IntoIterator<Item = (impl Into<String>, impl ToString)>) -> Self {
-        // One by one: collected at once, they would be sorted first, by a sort of their own.
+        // `collect` would first sort all pairs, and compile a sort of its own for it.
         let mut all = BTreeMap::new();
         all.extend(pairs.into_iter().map(|(name, value)| (name.into(), value.to_string())));
         Self(all)
     }
 
-    /// The text of `name`, where it is given.
+    /// The text of the parameter `name`, if it is given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// The same, and `name` with this value.
+    /// Adds or replaces the parameter `name`.
     #[must_use]
     pub(crate) fn and(&self, name: &str, value: &str) -> Self {
         let mut all = self.0.clone();
@@ -241,7 +233,7 @@ impl Parameters {
         Self(all)
     }
 
-    /// The whole number that `name` gives, within `range`.
+    /// The value of `name`, an integer within `range`.
     pub(crate) fn integer(
         &self,
         name: &'static str,
@@ -259,7 +251,7 @@ impl Parameters {
         }
     }
 
-    /// The number strictly between 0 and 1 that `name` gives: an error or a probability.
+    /// The value of `name`, a number strictly between 0 and 1: an error or a probability.
     pub(crate) fn fraction(&self, name: &'static str) -> Result<Option<f64>, BuildError> {
         let Some(text) = self.get(name) else { return Ok(None) };
         match text.parse::<f64>() {
@@ -273,7 +265,7 @@ impl Parameters {
         }
     }
 
-    /// Divides the number that [`Self::fraction`] gives for `name`, where there is one.
+    /// Divides the fraction of `name`, if it is given.
     pub(crate) fn divide(&mut self, name: &'static str, by: f64) -> Result<(), BuildError> {
         if let Some(value) = self.fraction(name)? {
             self.0.insert(name.to_owned(), (value / by).to_string());
@@ -281,7 +273,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// The one of `words` that `name` gives, or the first.
+    /// The value of `name`, one of `words`; the first one by default.
     pub(crate) fn word(
         &self,
         name: &'static str,
@@ -296,7 +288,7 @@ impl Parameters {
         })
     }
 
-    /// Refuses two ways of saying the same: a size beside a target.
+    /// Refuses parameters that set the same value, such as a size and an error target.
     pub(crate) fn exclusive(
         &self,
         name: &'static str,
@@ -308,10 +300,10 @@ impl Parameters {
         }
     }
 
-    /// Fails on the first name that is not among these.
+    /// Checks that all names are among the `known` parameters of the algorithm or accelerator `of`.
     ///
     /// # Errors
-    /// When a name is unknown; `of` is whom it was given to.
+    /// When a name is unknown.
     pub fn check(&self, of: &'static str, known: &[Parameter]) -> Result<(), BuildError> {
         let unknown = |name: &&String| known.iter().all(|parameter| parameter.name != **name);
         match self.0.keys().find(unknown) {
@@ -323,8 +315,8 @@ impl Parameters {
         }
     }
 
-    /// The words of `word` items that `name` items fill, a power of two of them, or else the largest
-    /// power of two of words of `word_bytes` bytes that fits into `memory_bytes`.
+    /// The number of words, a power of two, for the `name` items, `word` of which fill a word; by
+    /// default the largest number of words of `word_bytes` bytes that fits into `memory_bytes`.
     pub(crate) fn words(
         &self,
         name: &'static str,
@@ -344,8 +336,8 @@ impl Parameters {
         }
     }
 
-    /// The power of two that `name` gives, or else the largest whose items of `item_bytes` bytes
-    /// fit into `memory_bytes`.
+    /// The value of `name`, a power of two; by default the largest number of items of `item_bytes` bytes
+    /// that fit into `memory_bytes`.
     pub(crate) fn power_of_two(
         &self,
         name: &'static str,
@@ -373,10 +365,10 @@ impl Parameters {
     }
 }
 
-/// Indexes are 32 bits wide, and so are the column bits of the digest.
+/// Indexes have 32 bits, and so have the bits of the digest that choose a column.
 const MOST_ITEMS: u64 = 1 << 32;
 
-/// Why a summary cannot be built: one word, since most code that meets it only hands it on.
+/// Why a summary cannot be built. Boxed to one word, since most code only passes it on.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct BuildError(Box<BuildErrorKind>);
@@ -402,23 +394,23 @@ impl From<Unknown> for BuildError {
     }
 }
 
-/// What is wrong with what a summary should be built from.
+/// What is wrong with the options of a summary.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildErrorKind {
     /// No algorithm, accelerator or parameter has this name.
     #[error(transparent)]
     Unknown(#[from] Unknown),
-    /// A parameter has a value that it cannot have.
+    /// A parameter has an invalid value.
     #[error("'{name}={value}' is not {range}")]
     OutOfRange {
         /// The parameter.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// The valid values.
         range: String,
     },
-    /// Two parameters decide the same thing.
+    /// Two parameters set the same value.
     #[error("{name} and {other} set the same value; give one of them")]
     Contradiction {
         /// One parameter.
@@ -437,12 +429,12 @@ pub enum BuildErrorKind {
         /// The algorithms that can.
         able: String,
     },
-    /// The structure cannot hold what it is asked to.
+    /// The algorithm cannot measure what is asked for.
     #[error("{algorithm} cannot measure this: {reason}")]
     Unfit {
         /// The algorithm.
         algorithm: &'static str,
-        /// Why not, and what could.
+        /// The reason and the remedy.
         reason: String,
     },
     /// The accelerator would change what the algorithm counts.
@@ -455,12 +447,12 @@ pub enum BuildErrorKind {
         accelerator: &'static str,
         /// The algorithm.
         algorithm: &'static str,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
-        /// What it goes before.
+        /// The algorithms that it supports.
         able: String,
     },
-    /// The memory does not hold the smallest structure.
+    /// The memory limit is too small for the smallest structure.
     #[error(
         "the memory limit of {given} bytes is too small: {needed} bytes are needed; raise \
              --memory"
@@ -476,7 +468,7 @@ pub enum BuildErrorKind {
     Refused {
         /// Bytes asked for.
         bytes: usize,
-        /// Its answer.
+        /// The operating system's error.
         error: io::Error,
     },
 }
