@@ -142,8 +142,8 @@ fn flows_that_all_workers_bring_at_once_are_there_once() {
     }
 }
 
-/// More flows than there is room for: every packet is in one flow or untracked, and no flow has more
-/// packets than it sent.
+/// More flows than there is room for: every packet is in one flow or untracked, and no flow has
+/// more packets than it sent.
 #[test]
 fn what_a_full_table_does_not_take_is_untracked() {
     let packets = packets(200_000, 2000);

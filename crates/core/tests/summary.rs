@@ -1,4 +1,4 @@
-//! Laws of the summaries, each against a plain map of exact counts.
+//! Laws of summaries, checked against a map of exact counts.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ fn options(parameters: &[(&str, u64)], by: Measure) -> Options {
     }
 }
 
-/// The key number `number`, 0 being the zero key, whose bytes are spread over the whole key.
+/// The key number `number`, whose bytes are spread over the whole key; 0 is the zero key.
 fn key<K: FlowKey>(number: u32) -> K {
     let mut bytes = vec![0; K::BYTES];
     for (i, byte) in number.to_be_bytes().iter().enumerate() {
@@ -29,7 +29,7 @@ fn key<K: FlowKey>(number: u32) -> K {
 
 type Packets = Vec<(u32, u32)>;
 
-/// Packets of up to `keys` flows, some of them heavy: their flow's number and their bytes.
+/// Packets of up to `keys` flows, some of them heavy: flow number and bytes.
 fn packets(keys: u32) -> impl Strategy<Value = Packets> {
     let number = prop_oneof![0..keys, 0..=keys / 8];
     prop::collection::vec((number, 40u32..1500), 0..3000)
@@ -176,7 +176,7 @@ proptest! {
                 }
             }
         }
-        // What is taken off for others' own is never a key's own, however many find room.
+        // Subtracting the own parts of other keys never makes an estimate too low.
         let estimates = |array: &dyn Summary<Key16>| {
             let sizes = array.answers().size().unwrap();
             let of = |key: &Vec<u8>| sizes.estimate(key).by(by).unwrap();
@@ -251,7 +251,7 @@ proptest! {
     }
 }
 
-/// Under the condition that a set of candidates is too small, the overflow says so.
+/// If the set of candidates is too small, the overflow counts it.
 #[test]
 fn heavy_keys_beyond_the_set_are_counted() {
     let parameters = [("columns", 1 << 16), ("candidates", 4)];
@@ -263,12 +263,12 @@ fn heavy_keys_beyond_the_set_are_counted() {
     let mut named = 0;
     let candidates = array.answers().candidates().unwrap();
     candidates.for_each(&mut |_, _| named += 1);
-    // Twenty keys of 12 packets: each passes 5 seven times. Once the first four make way, since they
-    // have not passed 10; else sixteen of them find no room.
+    // Twenty keys of 12 packets: each exceeds 5 seven times. The first four are dropped once, as
+    // they have not exceeded 10; otherwise sixteen keys find no room.
     assert_eq!((named, candidates.overflow()), (4, 7 * 16 - 4));
 }
 
-/// A counter of 32 bits, filled by merging two summaries into each other.
+/// A 32-bit counter, filled by merging two summaries into each other.
 #[test]
 fn full_counters_stay_full_and_the_excess_is_counted() {
     for name in ["linear-table", "count-array", "replacing-array"] {
@@ -308,13 +308,13 @@ fn memory_is_what_the_catalog_says() {
     assert_eq!(bytes("replacing-array", &bare, packets), 512 * 32);
     assert_eq!(bytes("count-array", &array, packets), 512 * 4 + 64 * 80);
     assert_eq!(bytes("count-array", &array, Measure::Bytes), 512 * 8 + 64 * 80);
-    // Without parameters a table fills its memory as far as a power of two allows.
+    // By default a table fills its memory, up to a power of two.
     for name in ["linear-table", "replacing-array"] {
         let little = Options { memory_bytes: 4 << 20, ..options(&[], Measure::Packets) };
         let bytes = catalog::build::<Key16>(name, &little).unwrap().memory_bytes();
         assert!((1 << 21..=1 << 22).contains(&bytes), "{name} takes {bytes} bytes");
     }
-    // Others have a size of their own, which only a small memory shrinks.
+    // Other summaries have a default size, which only a small memory shrinks.
     for (name, rows, columns) in
         [("count-array", 1, 1 << 18), ("count-min", 4, 1 << 15), ("count-sketch", 5, 1 << 16)]
     {

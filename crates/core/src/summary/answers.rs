@@ -1,5 +1,5 @@
-//! The read side of summaries: what tasks ask them at the end of an epoch. Flows are named by canonical
-//! key bytes, so that tasks need not know the key type.
+//! The read side of summaries: what tasks ask them at the end of an epoch. Flows are named by
+//! canonical key bytes, so that tasks need not know the key type.
 
 use super::{Estimate, Sampling, SizeEstimate};
 use crate::key::CanonicalKey;
@@ -25,8 +25,8 @@ use crate::terms::{Hierarchy, Measure, Size};
 /// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub trait Answers {
-    /// Packets whose keys found no room, or whose flow is uncertain. If there are [`Self::flows`]: all
-    /// packets in none of them.
+    /// Packets whose keys found no room, or whose flow is uncertain. If there are [`Self::flows`]:
+    /// all packets in none of them.
     fn untracked(&self) -> Size {
         Size::default()
     }
@@ -87,8 +87,8 @@ pub trait Answers {
     fn cells(&self) -> Option<&dyn Cells> {
         None
     }
-    /// The contents of a distinct counter: registers that merge by maximum, or words of bitmaps that
-    /// merge by OR.
+    /// The contents of a distinct counter: registers that merge by maximum, or words of bitmaps
+    /// that merge by OR.
     fn registers(&self) -> Option<Vec<u32>> {
         None
     }
@@ -121,8 +121,8 @@ pub trait Flows {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The flow number `index`, counted from 0: its canonical key and size. Numbers are valid until the
-    /// next packet.
+    /// The flow number `index`, counted from 0: its canonical key and size. Numbers are valid until
+    /// the next packet.
     fn get(&self, index: usize) -> (&[u8], Size);
     /// Visits all flows in the order of their numbers.
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size));
@@ -157,8 +157,8 @@ pub struct Seen {
     pub last_ns: i64,
     /// The union of TCP flags; 0 without TCP.
     pub tcp_flags: u8,
-    /// What came back: from the second endpoint of a conversation, or to the host that is the key; 0
-    /// for other keys.
+    /// What came back: from the second endpoint of a conversation, or to the host that is the key;
+    /// 0 for other keys.
     pub back: Size,
 }
 
@@ -175,8 +175,8 @@ pub trait Candidates {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate));
     /// How often a candidate found no room in the full set.
     fn overflow(&self) -> u64;
-    /// Upper bound of the size of every flow that is not visited, in this measure, if known. It holds
-    /// always, or with the confidence of the bounds of the visited flows.
+    /// Upper bound of the size of every flow that is not visited, in this measure, if known. It
+    /// holds always, or with the confidence of the bounds of the visited flows.
     fn unnamed(&self, by: Measure) -> Option<f64> {
         let _ = by;
         None
@@ -191,18 +191,18 @@ pub trait Spread {
     fn overflow(&self) -> u64;
 }
 
-/// Weights of address prefixes, by the nodes of a hierarchy. A node is a pair of prefix lengths: of the
-/// source (or of the only address) and of the destination.
+/// Weights of address prefixes, by the nodes of a hierarchy. A node is a pair of prefix lengths: of
+/// the source (or of the only address) and of the destination.
 pub trait Prefixes {
     /// The measure of the weights.
     fn measure(&self) -> Measure;
     /// The hierarchy.
     fn hierarchy(&self) -> Hierarchy;
-    /// The prefix lengths of each node in bits, of source and destination (0 if there is one address).
-    /// Each node comes after all nodes below it.
+    /// The prefix lengths of each node in bits, of source and destination (0 if there is one
+    /// address). Each node comes after all nodes below it.
     fn nodes(&self) -> Vec<(u8, u8)>;
-    /// Visits the prefixes of a node that the summary can name, heavy ones included, as keys whose other
-    /// bits are zero. Bounds are as in [`Self::estimate`].
+    /// Visits the prefixes of a node that the summary can name, heavy ones included, as keys whose
+    /// other bits are zero. Bounds are as in [`Self::estimate`].
     fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate));
     /// The weight of a prefix of this node, with bounds that always hold for the counted packets.
     fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate;
@@ -214,7 +214,8 @@ pub trait Prefixes {
 
 /// Flows with a forecast of their size.
 pub trait Forecasts {
-    /// Visits all flows with a size in this epoch or a forecast, in the summary's measure, in any order.
+    /// Visits all flows with a size in this epoch or a forecast, in the summary's measure, in any
+    /// order.
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast));
 }
 
@@ -229,8 +230,8 @@ pub struct Forecast {
     pub now: Estimate,
 }
 
-/// The cells of a linear sketch. Sums, differences and averages of cells over epochs are the cells of a
-/// sketch of the sums, differences and averages of the flows' sizes.
+/// The cells of a linear sketch. Sums, differences and averages of cells over epochs are the cells
+/// of a sketch of the sums, differences and averages of the flows' sizes.
 pub trait Cells {
     /// The measure of the cells.
     fn measure(&self) -> Measure;
@@ -240,22 +241,22 @@ pub trait Cells {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Whether they are of a sample. The error is then known for sums and averages of cells, but not
-    /// for differences.
+    /// Whether they are of a sample. The error is then known for sums and averages of cells, but
+    /// not for differences.
     fn sampled(&self) -> bool {
         false
     }
     /// Writes the cells to `cells`.
     fn read(&self, cells: &mut [f64]);
-    /// Computes the numbers among the cells that estimates need but sums do not preserve, such as the
-    /// scale of the error. Call it once the cells are summed up.
+    /// Computes the numbers among the cells that estimates need but sums do not preserve, such as
+    /// the scale of the error. Call it once the cells are summed up.
     fn seal(&self, cells: &mut [f64]) {
         let _ = cells;
     }
     /// The size of a flow by sealed cells.
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate;
-    /// Visits the flows that exceed `threshold` or fall below its negative by these cells, if the sketch
-    /// can recover keys.
+    /// Visits the flows that exceed `threshold` or fall below its negative by these cells, if the
+    /// sketch can recover keys.
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
         let _ = (cells, threshold, visit);
     }

@@ -1,7 +1,7 @@
 //! The stored form of summaries: a [`Writer`] and a [`Reader`] of numbers, keys and sizes.
 //!
-//! All numbers are little-endian. A reader never reads past the end, and does not allocate. Methods for
-//! single fields are not inlined, since every summary calls them.
+//! All numbers are little-endian. A reader never reads past the end, and does not allocate. Methods
+//! for single fields are not inlined, since every summary calls them.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::SeedId;
@@ -107,7 +107,8 @@ numbers!(u8, u16, u32, u64, i32, i64, f64);
 /// out.bytes(b"abc");
 /// let stored = out.checked();
 /// assert_eq!(&stored[..4], &[2, 1, 0, 0]);
-/// assert_eq!(stored.len(), 4 + (8 + 3) + 4, "a length precedes the bytes, a CRC-32 ends the form");
+/// // A length precedes the bytes, and a CRC-32 ends the form.
+/// assert_eq!(stored.len(), 4 + (8 + 3) + 4);
 /// ```
 #[derive(Debug, Default)]
 pub struct Writer {
@@ -186,8 +187,8 @@ impl Writer {
         self.numbers(&[size.packets, size.bytes]);
     }
 
-    /// Appends the records that `write` writes, each of `width` bytes, sorted by their bytes: so equal
-    /// contents have equal bytes, whatever their order. Takes 4 bytes of memory per record.
+    /// Appends the records that `write` writes, each of `width` bytes, sorted by their bytes: so
+    /// equal contents have equal bytes, whatever their order. Takes 4 bytes of memory per record.
     pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         write(self);
@@ -357,8 +358,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a key that follows the one `before` in the order of [`Writer::sorted`], so that no key is
-    /// there twice.
+    /// Takes a key that follows the one `before` in the order of [`Writer::sorted`], so that no key
+    /// is there twice.
     #[inline(never)]
     pub(crate) fn next_key<K: FlowKey>(
         &mut self,
@@ -432,8 +433,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many search steps hash tables may still take while they are decoded. The bytes contain the seed,
-/// so their author may have chosen keys that collide.
+/// How many search steps hash tables may still take while they are decoded. The bytes contain the
+/// seed, so their author may have chosen keys that collide.
 #[derive(Debug)]
 pub(crate) struct StepBudget(usize);
 

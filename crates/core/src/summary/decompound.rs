@@ -1,14 +1,14 @@
 //! Decompounding: from the values of hashed counters to the size distribution of their flows.
 //!
-//! If flows hash at random to m counters, the value of a counter is compound Poisson: λᵢ flows of size
-//! i per counter. The probability P(v) of value v follows by Panjer's recursion,
-//! v P(v) = Σ i λᵢ P(v − i). With y_v counters of value v, expectation maximisation repeats
-//! λᵢ ← (1/m) Σ_v y_v λᵢ P(v − i)/P(v) until it changes little.
+//! If flows hash at random to m counters, the value of a counter is compound Poisson: λᵢ flows of
+//! size i per counter. The probability P(v) of value v follows by Panjer's recursion, v P(v) = Σ i
+//! λᵢ P(v − i). With y_v counters of value v, expectation maximisation repeats λᵢ ← (1/m) Σ_v y_v
+//! λᵢ P(v − i)/P(v) until it changes little.
 
 use super::Estimate;
 
-/// The largest value that is decompounded; of larger ones nearly all is one flow. The work grows with
-/// its square.
+/// The largest value that is decompounded; of larger ones nearly all is one flow. The work grows
+/// with its square.
 const SMALL: usize = 512;
 
 /// Bins per octave of larger values, 1 % wide each, since there may be as many values as counters.
@@ -67,8 +67,8 @@ pub(super) fn decompound(values: impl Iterator<Item = u32>) -> Vec<(u64, f64)> {
     small.chain(larger).collect()
 }
 
-/// The estimate of a sum over recovered flows. Its error is unknown, so the bounds are those that the
-/// counters imply.
+/// The estimate of a sum over recovered flows. Its error is unknown, so the bounds are those that
+/// the counters imply.
 pub(super) fn recovered(value: f64, low: f64, high: f64) -> Estimate {
     Estimate::between(low, value.clamp(low, high.max(low)), high.max(low))
 }
@@ -131,8 +131,8 @@ mod tests {
         assert!((total - 1000.0).abs() < 15.0, "{flows:?}");
     }
 
-    /// The number of sizes is bounded, however many values there are; the total weight stays, and large
-    /// flows are found to 1 %.
+    /// The number of sizes is bounded, however many values there are; the total weight stays, and
+    /// large flows are found to 1 %.
     #[test]
     fn large_values_make_a_bounded_number_of_sizes() {
         let values = (0..400_000u32).map(|i| if i % 2 == 0 { 0 } else { 600 + i * 17 % (1 << 22) });

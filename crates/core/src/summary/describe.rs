@@ -16,8 +16,8 @@ pub trait Describe {
         Self::INFO.laws
     }
 
-    /// Checks that it can measure what the options ask for, with keys of the digester's length, given
-    /// enough memory.
+    /// Checks that it can measure what the options ask for, with keys of the digester's length,
+    /// given enough memory.
     ///
     /// # Errors
     /// When it cannot, with the reason and the remedy.
@@ -75,8 +75,8 @@ pub struct Parameter {
 pub struct Laws {
     /// Each flow has its own counter, unless the summary is full.
     pub flows: bool,
-    /// The order of updates does not matter: numbers are the same if merges are [`Merge::Equal`], else
-    /// the bounds hold.
+    /// The order of updates does not matter: numbers are the same if merges are [`Merge::Equal`],
+    /// else the bounds hold.
     pub commutable: bool,
     /// Updates of one key may be summed up to one weighted update.
     pub aggregatable: bool,
@@ -109,9 +109,9 @@ impl Laws {
 /// How a merged summary relates to one summary of all packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// It gives the same sizes, unless one of the parts was full. Keys that exceed a fixed weight or
-    /// spread only in the sum may be missing; the candidates' overflow counts such merges, unless the
-    /// parts were built with [`Options::apart`].
+    /// It gives the same sizes, unless one of the parts was full. Keys that exceed a fixed weight
+    /// or spread only in the sum may be missing; the candidates' overflow counts such merges,
+    /// unless the parts were built with [`Options::apart`].
     Equal,
     /// Its numbers are within the bounds.
     WithinBounds,
@@ -119,7 +119,8 @@ pub enum Merge {
     Disjoint,
 }
 
-/// What an algorithm answers with certain parameters. The catalog thus knows it without building one.
+/// What an algorithm answers with certain parameters. The catalog thus knows it without building
+/// one.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     /// The parameters of this form, with their values; none for the default.

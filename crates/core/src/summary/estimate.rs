@@ -130,12 +130,13 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// The error of a sample of whole packets, none of which represents more than `weight`. It bounds
-    /// all of `flows` flows at once, except with probability `delta`. `None` if every packet was taken.
+    /// The error of a sample of whole packets, none of which represents more than `weight`. It
+    /// bounds all of `flows` flows at once, except with probability `delta`. `None` if every packet
+    /// was taken.
     pub fn of_packets(weight: f64, flows: u64, delta: f64) -> Option<Self> {
-        // Chernoff's bounds for sums of numbers from 0 to this weight, with half of δ for each side: a
-        // sum with mean t falls short of it by at most √(2 weight ln(2/δ) t), and exceeds t by less than
-        // this expression has with the sum itself in place of t.
+        // Chernoff's bounds for sums of numbers from 0 to this weight, with half of δ for each
+        // side: a sum with mean t falls short of it by at most √(2 weight ln(2/δ) t), and exceeds t
+        // by less than this expression has with the sum itself in place of t.
         let chances = 2.0 * flows.max(1) as f64 / delta;
         let unit = 2.0 * weight * chances.ln();
         (unit > 0.0).then_some(Self { unit, confidence: 1.0 - delta })
@@ -150,9 +151,9 @@ impl Sampling {
         Estimate { value, low, high, confidence: Some(confidence) }
     }
 
-    /// The error bound of a signed sum of sampled weights, whose terms are estimated to weigh `estimated`
-    /// in all. A true weight t is estimated within √(unit t); the bound is that of the largest t for
-    /// which `estimated` is possible (Wilson, JASA 1927).
+    /// The error bound of a signed sum of sampled weights, whose terms are estimated to weigh
+    /// `estimated` in all. A true weight t is estimated within √(unit t); the bound is that of the
+    /// largest t for which `estimated` is possible (Wilson, JASA 1927).
     pub fn error(&self, estimated: f64) -> f64 {
         let root = f64::midpoint(self.unit.sqrt(), (self.unit + 4.0 * estimated).sqrt());
         self.unit.sqrt() * root
@@ -164,15 +165,15 @@ impl Sampling {
     }
 }
 
-/// A lower bound of the mean of a flow whose sample shows `count`, which holds for all of `flows` flows
-/// at once with this `confidence`.
+/// A lower bound of the mean of a flow whose sample shows `count`, which holds for all of `flows`
+/// flows at once with this `confidence`.
 ///
 /// The flows of a list were chosen by the same sample: among many small flows, the listed ones are
 /// those that were sampled more often than expected. A bound that holds for 99 of 100 given flows
 /// would fail for most of them.
 ///
-/// Bernstein's inequality: a number with mean m and `variance` v m exceeds m by √(2 m v l) + 2 v l / 3
-/// with probability e⁻ˡ at most. Poisson numbers have v = 1.
+/// Bernstein's inequality: a number with mean m and `variance` v m exceeds m by √(2 m v l) + 2 v l
+/// / 3 with probability e⁻ˡ at most. Poisson numbers have v = 1.
 pub(crate) fn least_mean(count: f64, variance: f64, flows: f64, confidence: f64) -> f64 {
     let spread = variance * (flows.max(1.0) / (1.0 - confidence)).ln();
     let room = (count - spread / 6.0).max(0.0);
@@ -183,8 +184,8 @@ pub(crate) fn least_mean(count: f64, variance: f64, flows: f64, confidence: f64)
 mod tests {
     use super::*;
 
-    /// Poisson numbers with means from 0.01 to 300: the probability that the bound exceeds the mean is
-    /// at most that allowed for one flow.
+    /// Poisson numbers with means from 0.01 to 300: the probability that the bound exceeds the mean
+    /// is at most that allowed for one flow.
     #[test]
     fn the_bound_fails_as_rarely_as_it_says() {
         for (flows, confidence) in [(1.0, 0.99), (1e6, 0.99), (1e9, 0.95)] {

@@ -1,7 +1,8 @@
 //! The set of heavy keys of a summary that stores no keys.
 //!
-//! A key joins when its estimate passes the threshold, a share of the weight so far. Early in an epoch
-//! nearly every key does, so a full set first drops the keys that have fallen below the threshold.
+//! A key joins when its estimate passes the threshold, a share of the weight so far. Early in an
+//! epoch nearly every key does, so a full set first drops the keys that have fallen below the
+//! threshold.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
@@ -29,8 +30,8 @@ pub(crate) fn candidates(options: &Options, bytes: usize) -> Result<usize, Build
     options.parameters.power_of_two("candidates", memory_bytes, bytes)
 }
 
-/// What is counted for a heavy key alone: its own part of a cell that other keys hash to as well. All
-/// zero is an empty part.
+/// What is counted for a heavy key alone: its own part of a cell that other keys hash to as well.
+/// All zero is an empty part.
 pub(crate) trait OwnPart: Copy + Zeroable + Send + 'static {
     /// Bytes of the stored form.
     const STORED_BYTES: usize;
@@ -98,8 +99,8 @@ struct Member<K, S> {
 
 /// A hash set of keys of bounded size, each with its own part of its cell.
 ///
-/// The low bits of the digest choose the first bucket, as they choose the column of an array: so the
-/// keys of one column are found together.
+/// The low bits of the digest choose the first bucket, as they choose the column of an array: so
+/// the keys of one column are found together.
 ///
 /// Memory in bytes, with `member` for `size_of::<K>() + size_of::<S>()`, rounded up to the
 /// alignment: `2 × most × (member + 4) + most × member`.
@@ -142,7 +143,8 @@ impl<K: FlowKey, S: OwnPart> HeavyKeys<K, S> {
         self.kept.len()
     }
 
-    /// The bucket of `key`, or else the empty bucket where it would go, if there is one within reach.
+    /// The bucket of `key`, or else the empty bucket where it would go, if there is one within
+    /// reach.
     #[inline(always)]
     fn find(&self, key: &K, digest: u64) -> Result<usize, Option<usize>> {
         let (members, tags) = (&*self.members, &*self.tags);
@@ -160,7 +162,8 @@ impl<K: FlowKey, S: OwnPart> HeavyKeys<K, S> {
         Err(None)
     }
 
-    /// The high half of the digest: none of its bits chooses a bucket, nor a column of the first row.
+    /// The high half of the digest: none of its bits chooses a bucket, nor a column of the first
+    /// row.
     #[inline(always)]
     fn tag(digest: u64) -> u32 {
         (digest >> 32) as u32 | 1
@@ -223,8 +226,8 @@ impl<K: FlowKey, S: OwnPart> HeavyKeys<K, S> {
     }
 
     /// Adds `key`, which must not be in the set, with its own part. A full set first drops the keys
-    /// whose `estimate` no longer passes `threshold`. If that frees no room, or too many keys collide
-    /// with this one, the overflow is counted.
+    /// whose `estimate` no longer passes `threshold`. If that frees no room, or too many keys
+    /// collide with this one, the overflow is counted.
     #[cold]
     #[inline(never)]
     pub(crate) fn join(
@@ -257,8 +260,8 @@ impl<K: FlowKey, S: OwnPart> HeavyKeys<K, S> {
 
     fn prune(&mut self, threshold: f64, digester: &Digester, estimate: &dyn Fn(&Self, K) -> f64) {
         self.retain(digester, &|set, key| estimate(set, key) > threshold);
-        // Pruning visits the whole set, so it must pay: the threshold has to grow by an eighth first.
-        // A threshold of 0 never drops a key.
+        // Pruning visits the whole set, so it must pay: the threshold has to grow by an eighth
+        // first. A threshold of 0 never drops a key.
         self.prune_at = (threshold * 1.125).max(f64::MIN_POSITIVE);
     }
 
@@ -351,8 +354,8 @@ impl<K: FlowKey, S: OwnPart> HeavyKeys<K, S> {
     }
 
     /// Counts an overflow if the merge of two parts with these `totals` may miss a heavy key. A key
-    /// above a share of the sum is above that share in one of the parts. A key above a fixed weight may
-    /// be below it in both, unless each key is in one part only.
+    /// above a share of the sum is above that share in one of the parts. A key above a fixed weight
+    /// may be below it in both, unless each key is in one part only.
     pub(crate) fn note_parts(&mut self, threshold: Threshold, totals: [u64; 2]) {
         let [own, other] = totals;
         let hidden =

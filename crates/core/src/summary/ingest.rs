@@ -15,8 +15,8 @@ use crate::terms::{Measure, Threshold};
 pub trait Ingest<K: FlowKey>: Send {
     /// Takes a batch, and digests it if that was not done before.
     fn ingest(&mut self, batch: &mut Batch<K>);
-    /// Passes on all packets that are held back; may be called at any time. Until then such packets are
-    /// missing from answers, from stored bytes, and from merges.
+    /// Passes on all packets that are held back; may be called at any time. Until then such packets
+    /// are missing from answers, from stored bytes, and from merges.
     fn settle(&mut self) {}
     /// Whether it reads the elements of batches: the peers of addresses, or details of packets.
     fn wants_elements(&self) -> bool {
@@ -28,8 +28,8 @@ pub trait Ingest<K: FlowKey>: Send {
     }
 }
 
-/// Summarizes the packets of an epoch. At its end the summary is queried, merged or stored, and then
-/// cleared for the next epoch.
+/// Summarizes the packets of an epoch. At its end the summary is queried, merged or stored, and
+/// then cleared for the next epoch.
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
@@ -49,8 +49,8 @@ pub trait Ingest<K: FlowKey>: Send {
 pub trait Summary<K: FlowKey>: Ingest<K> + Any {
     /// The read side.
     fn answers(&self) -> &dyn Answers;
-    /// Adds another summary of the same type, parameters and seed, and of the same options as far as
-    /// the counts depend on them.
+    /// Adds another summary of the same type, parameters and seed, and of the same options as far
+    /// as the counts depend on them.
     ///
     /// # Errors
     /// When one of these differs; the summary is then unchanged.
@@ -75,8 +75,8 @@ pub trait Summary<K: FlowKey>: Ingest<K> + Any {
     fn next_part(&mut self) {
         self.next_epoch();
     }
-    /// The effective parameters, by their names in the catalog: a summary built from them has the same
-    /// shape.
+    /// The effective parameters, by their names in the catalog: a summary built from them has the
+    /// same shape.
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         Vec::new()
     }
@@ -103,7 +103,8 @@ pub trait Summary<K: FlowKey>: Ingest<K> + Any {
     }
     /// Bytes of memory reserved.
     fn memory_bytes(&self) -> usize;
-    /// The summary behind an accelerator that itself holds no packets: merges use that summary instead.
+    /// The summary behind an accelerator that itself holds no packets: merges use that summary
+    /// instead.
     fn held(&self) -> Option<&dyn Summary<K>> {
         None
     }
@@ -119,8 +120,8 @@ impl<K: FlowKey> dyn Summary<K> + '_ {
     }
 }
 
-/// A sketch of rows, each of which estimates sizes on its own. If each row takes its own sample of the
-/// packets, all of them are unbiased, whichever rows a packet goes to.
+/// A sketch of rows, each of which estimates sizes on its own. If each row takes its own sample of
+/// the packets, all of them are unbiased, whichever rows a packet goes to.
 pub trait RowIngest<K: FlowKey> {
     /// The number of rows.
     fn rows(&self) -> usize;
@@ -128,31 +129,32 @@ pub trait RowIngest<K: FlowKey> {
     /// The number of cells, all of which [`Self::squared_l2`] reads.
     fn cells(&self) -> usize;
 
-    /// Counts each packet in one row: packet `i` of the batch in row `rows[i]`, in each sketch that its
-    /// key is in. Its weight is that of all packets that it represents.
+    /// Counts each packet in one row: packet `i` of the batch in row `rows[i]`, in each sketch that
+    /// its key is in. Its weight is that of all packets that it represents.
     ///
     /// Heavy hitters are judged by the last total that [`Self::sampled_from`] gave.
     fn ingest_rows(&mut self, batch: &mut Batch<K>, rows: &[u8]);
 
-    /// Describes the samples of the rows so far: they are of packets with the weight `total`, and in each
-    /// row the variance of a flow's weight is at most `unit` times that weight. A `unit` of 0 means
-    /// that nothing was sampled.
+    /// Describes the samples of the rows so far: they are of packets with the weight `total`, and
+    /// in each row the variance of a flow's weight is at most `unit` times that weight. A `unit` of
+    /// 0 means that nothing was sampled.
     fn sampled_from(&mut self, total: u64, unit: u64);
 
-    /// The sum of the squares of all flows' sizes, L2²: the estimate of the median row. Sampling adds
-    /// its own variance.
+    /// The sum of the squares of all flows' sizes, L2²: the estimate of the median row. Sampling
+    /// adds its own variance.
     fn squared_l2(&self) -> f64;
 }
 
 /// The largest number of levels.
 pub const MOST_LEVELS: usize = 16;
 
-/// The first level that samplers count in full. From it on, levels have one in 256 of the flows. Sums
-/// over all flows start from these: there every flow is known, whatever its size and the stream's.
+/// The first level that samplers count in full. From it on, levels have one in 256 of the flows.
+/// Sums over all flows start from these: there every flow is known, whatever its size and the
+/// stream's.
 pub(crate) const FIRST_WHOLE: usize = 8;
 
-/// A summary of levels, which a packet's key chooses. Deep levels get few packets, so each level has
-/// its own sampling rate.
+/// A summary of levels, which a packet's key chooses. Deep levels get few packets, so each level
+/// has its own sampling rate.
 pub trait LevelIngest<K: FlowKey> {
     /// The number of levels, at most [`MOST_LEVELS`].
     fn levels(&self) -> usize;
@@ -166,20 +168,20 @@ pub trait LevelIngest<K: FlowKey> {
     /// The sum of the squares of the sizes of a level's flows. Sampling adds its own variance.
     fn level_squared_l2(&self, level: usize) -> f64;
 
-    /// Describes the samples of the levels so far: they are of packets with the weight `total`. `delta`
-    /// is the probability that the error of a sample of whole packets exceeds its bound; `None` if each
-    /// row has its own sample.
+    /// Describes the samples of the levels so far: they are of packets with the weight `total`.
+    /// `delta` is the probability that the error of a sample of whole packets exceeds its bound;
+    /// `None` if each row has its own sample.
     fn levels_sampled_from(&mut self, total: u64, levels: &[LevelSample], delta: Option<f64>);
 }
 
 /// How the packets of a level were sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LevelSample {
-    /// Upper bound of the variance of a flow's sampled weight, divided by that weight; 0 if every packet
-    /// is counted.
+    /// Upper bound of the variance of a flow's sampled weight, divided by that weight; 0 if every
+    /// packet is counted.
     pub most: u64,
-    /// The same ratio for a flow whose packets arrived as those of the level did, some of them at higher
-    /// sampling rates.
+    /// The same ratio for a flow whose packets arrived as those of the level did, some of them at
+    /// higher sampling rates.
     pub mean: f64,
 }
 
@@ -195,8 +197,8 @@ impl LevelSample {
 #[error("summaries cannot be merged: {0}")]
 pub struct Incompatible(pub &'static str);
 
-/// The options that the contents of a summary depend on, besides its parameters; `None` for those that
-/// they do not depend on. Merged summaries must agree in all of them.
+/// The options that the contents of a summary depend on, besides its parameters; `None` for those
+/// that they do not depend on. Merged summaries must agree in all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Basis<'a> {
     pub(crate) seed: &'a Seed,

@@ -1,4 +1,5 @@
-//! What a summary is built from: options, parameters and a memory limit; and why it cannot be built.
+//! What a summary is built from: options, parameters and a memory limit; and why it cannot be
+//! built.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -53,8 +54,8 @@ pub struct Options {
     pub spread: u64,
     /// The prefixes that a hierarchical summary counts.
     pub hierarchy: Hierarchy,
-    /// Whether no flow is both in this summary and in one that will be merged into it. A flow that is
-    /// heavy in the sum is then heavy in one of them, whatever the threshold.
+    /// Whether no flow is both in this summary and in one that will be merged into it. A flow that
+    /// is heavy in the sum is then heavy in one of them, whatever the threshold.
     pub apart: bool,
 }
 
@@ -104,8 +105,8 @@ impl Options {
     }
 }
 
-/// A memory limit: the bytes that summaries may still reserve. It also bounds decoders, whatever their
-/// input says.
+/// A memory limit: the bytes that summaries may still reserve. It also bounds decoders, whatever
+/// their input says.
 ///
 /// ```
 /// use flowgauge_core::summary::Memory;
@@ -336,8 +337,8 @@ impl Parameters {
         }
     }
 
-    /// The value of `name`, a power of two; by default the largest number of items of `item_bytes` bytes
-    /// that fit into `memory_bytes`.
+    /// The value of `name`, a power of two; by default the largest number of items of `item_bytes`
+    /// bytes that fit into `memory_bytes`.
     pub(crate) fn power_of_two(
         &self,
         name: &'static str,

@@ -10,8 +10,8 @@ const fn odd(n: u64) -> u64 {
     (z ^ (z >> 31)) | 1
 }
 
-/// The word number `n` of a digest: as good as a digest with another seed, for one folded multiply. Keys
-/// with equal digests have all words in common.
+/// The word number `n` of a digest: as good as a digest with another seed, for one folded multiply.
+/// Keys with equal digests have all words in common.
 #[inline(always)]
 pub(crate) const fn remix(digest: u64, n: u64) -> u64 {
     let product = (digest ^ odd(2 * n)) as u128 * odd(2 * n + 1) as u128;
@@ -28,8 +28,8 @@ pub(crate) fn remix_batch(digester: &Digester, digests: &[u64], n: u64, out: &mu
 mod tests {
     use super::*;
 
-    /// Over 4,096 random digests each pair of bits of two words agrees half the time. A run exceeds 8
-    /// standard errors once in 10¹².
+    /// Over 4,096 random digests each pair of bits of two words agrees half the time. A run exceeds
+    /// 8 standard errors once in 10¹².
     #[test]
     fn words_of_a_digest_are_independent() {
         let mut random = fastrand::Rng::with_seed(1);

@@ -95,10 +95,10 @@ impl Counter for u64 {
     }
 }
 
-/// The sum of these numbers, and the largest of them and `so_far`. Small numbers take one pass: their
-/// sum needs no overflow checks, and often their united bits already show that none is larger. Numbers
-/// of 31 bits, as most packet lengths are, are compared by vector instructions, which not every
-/// processor has for 64 bits.
+/// The sum of these numbers, and the largest of them and `so_far`. Small numbers take one pass:
+/// their sum needs no overflow checks, and often their united bits already show that none is
+/// larger. Numbers of 31 bits, as most packet lengths are, are compared by vector instructions,
+/// which not every processor has for 64 bits.
 pub(crate) fn sum_and_largest(so_far: u64, numbers: &[u64]) -> (u64, u64) {
     let both = |(sum, bits): (u64, u64), number| (sum.wrapping_add(number), bits | number);
     let (sum, bits) = numbers.iter().copied().fold((0, 0), both);

@@ -1,5 +1,4 @@
-//! Asks a summary everything that it can answer, and goes on with it: what bytes from outside must
-//! be able to go through.
+//! Asks a summary everything that it can answer, and continues to use it: a test for decoded bytes.
 
 use flowgauge_core::catalog::stored::{Decoded, decode, encode};
 use flowgauge_core::key::FlowKey;
@@ -9,23 +8,23 @@ use flowgauge_core::terms::Measure;
 
 use super::stream::{feed_keys_of, key_of, packets};
 
-/// Thresholds of what is recovered from cells: of nothing, little and much.
+/// Thresholds of keys that are recovered from cells.
 const THRESHOLDS: [f64; 3] = [0.0, 100.0, 1e12];
 
-/// Decodes `bytes` within `limit` bytes of memory, and does with the summary what can be done.
+/// Decodes `bytes` within `limit` bytes of memory, and uses the summary in every way.
 ///
 /// # Errors
-/// When the bytes are refused, which is as good.
+/// When the bytes are refused, which is fine, too.
 pub(crate) fn decode_and_use<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<(), DecodeError> {
     let Decoded { info, options, mut summary } = decode::<K>(bytes, limit)?;
     let (memory, key_bytes) = (summary.memory_bytes(), options.key_bytes.unwrap());
     assert!(memory <= limit, "{memory} bytes are reserved, of {limit}");
     ask(key_bytes, &*summary);
-    // What it holds now is stored, whatever it was read from, and comes back.
+    // Whatever was read, the summary can be stored and decoded again.
     let stored = encode(info, &options, &*summary);
     let again = decode::<K>(&stored, limit)?;
     assert!(encode(info, &again.options, &*again.summary) == stored, "{}", info.name);
-    // What decodes once decodes twice; a merge may still say that it cannot hold both.
+    // The same bytes decode twice; a merge may still be refused.
     let _ = summary.merge(&*decode::<K>(bytes, limit)?.summary);
     feed_keys_of(key_bytes, &mut *summary, &packets(300, 60, 19), 128);
     ask(key_bytes, &*summary);
@@ -37,7 +36,7 @@ pub(crate) fn decode_and_use<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<(
     Ok(())
 }
 
-/// Calls all of the read side.
+/// Calls the whole read side.
 fn ask<K: FlowKey>(key_bytes: usize, summary: &dyn Summary<K>) {
     let answers = summary.answers();
     let _ = (summary.parameters(), summary.wants_elements());

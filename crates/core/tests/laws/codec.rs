@@ -1,13 +1,14 @@
-//! The stored form: what comes back is what was stored, and no bytes do harm.
+//! The stored form: decoding gives back what was stored, and no bytes do harm.
 
 use std::path::Path;
 use std::{env, fs};
 
 use flowgauge_core::catalog::stored::{Decoded, decode, decode_again, decode_under, encode};
-use flowgauge_core::catalog::{self, ALGORITHMS};
+use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind};
-use flowgauge_core::summary::{Info, Options};
+use flowgauge_core::summary::{Info, Options, Parameters};
+use flowgauge_core::terms::Measure;
 use flowgauge_kernel::Seed;
 
 use super::ask::decode_and_use;
@@ -31,7 +32,7 @@ fn comes_back<K: FlowKey>(info: &Info) -> bool {
     let decoded = decode::<K>(&bytes, LIMIT).unwrap();
     assert_eq!(decoded.info.name, info.name);
     assert!(encode(info, &decoded.options, &*decoded.summary) == bytes, "{}", info.name);
-    // The copy goes on counting as the original would.
+    // The copy continues to count as the original does.
     let mut copy = decoded.summary;
     let mut original = decode::<K>(&bytes, LIMIT).unwrap().summary;
     for summary in [&mut copy, &mut original] {
@@ -47,7 +48,7 @@ fn what_was_stored_comes_back() {
     for_all!(comes_back);
 }
 
-/// A summary in the memory of another one, of as many or of other packets, is as one in fresh memory.
+/// A summary that is decoded into used memory equals one in fresh memory.
 fn comes_back_in_used_memory<K: FlowKey>(info: &Info) -> bool {
     if info.name == super::UNSEEDED {
         return true;
@@ -77,8 +78,8 @@ fn what_was_stored_comes_back_in_used_memory() {
     for_all!(comes_back_in_used_memory);
 }
 
-/// A summary under a random seed is stored with it; one under a seed file tells nothing of the file,
-/// and comes back with it alone.
+/// A summary under a random seed is stored with the seed. One under a seed file reveals nothing of
+/// the file, and is decoded only with it.
 #[test]
 fn seeds_come_back_from_where_they_are_kept() {
     let info = catalog::info("count-min").unwrap();
@@ -107,28 +108,29 @@ fn seeds_come_back_from_where_they_are_kept() {
     assert!(refused.to_string().contains("seeds differ"), "{refused}");
 }
 
-/// Bytes with a checksum that fits them.
-pub(crate) fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
+/// Sets the checksum of the bytes.
+fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.len() - 4;
     let checksum = crc32fast::hash(&bytes[..end]);
     bytes[end..].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
-/// The bytes with `count` of them, from `at`, set to their most.
-pub(crate) fn raised(bytes: &[u8], at: usize, count: usize) -> Vec<u8> {
+/// Sets `count` bytes from `at` on to 0xff.
+fn raised(bytes: &[u8], at: usize, count: usize) -> Vec<u8> {
     let mut raised = bytes.to_vec();
     raised[at..].iter_mut().take(count).for_each(|byte| *byte = 0xff);
     raised
 }
 
-pub(crate) fn flipped(bytes: &[u8], at: usize, bit: u32) -> Vec<u8> {
+/// Flips a bit of the byte at `at`.
+fn flipped(bytes: &[u8], at: usize, bit: u32) -> Vec<u8> {
     let mut flipped = bytes.to_vec();
     flipped[at] ^= 1 << bit;
     flipped
 }
 
-/// Where the payload of a stored form begins: after the fields of fixed width and the parameters.
+/// The offset of the payload, after the fields of fixed width and the parameters.
 fn header_bytes(info: &Info, bytes: &[u8]) -> usize {
     let mut at = 7 + info.name.len() + 2 + 9 + 1 + 9 + 8 + 1;
     let texts = 2 * usize::from(bytes[at]);
@@ -137,7 +139,7 @@ fn header_bytes(info: &Info, bytes: &[u8]) -> usize {
     at + 8
 }
 
-/// Whether an error says which field is wrong, or which parameter.
+/// Whether an error names the wrong field or parameter.
 fn names_its_field(error: &DecodeError) -> bool {
     match error.kind() {
         DecodeErrorKind::Cut { field, .. } | DecodeErrorKind::Invalid { field, .. } => {
@@ -147,7 +149,7 @@ fn names_its_field(error: &DecodeError) -> bool {
     }
 }
 
-/// Cut anywhere, with a checksum that fits or without one, the bytes are refused.
+/// Cut at any byte, with a right or a wrong checksum, the bytes are refused.
 fn cuts_are_refused<K: FlowKey>(info: &Info, bytes: &[u8]) {
     for end in 0..bytes.len() {
         let cut = bytes[..end].to_vec();
@@ -166,8 +168,8 @@ fn cut_at_any_byte_the_bytes_are_refused() {
     }
 }
 
-/// What `damage` does at one place is refused for its checksum; with one that fits, it is refused
-/// with the field's name or makes a summary that bears all use.
+/// Damaged bytes are refused for their checksum. With a right checksum they are refused by the
+/// field's name, or decode to a summary that can be used without harm.
 fn damage_does_no_harm<K: FlowKey>(info: &Info, bytes: &[u8], damaged: Vec<u8>, at: usize) {
     if damaged == bytes {
         return;
@@ -180,8 +182,8 @@ fn damage_does_no_harm<K: FlowKey>(info: &Info, bytes: &[u8], damaged: Vec<u8>, 
     }
 }
 
-/// Where files are damaged: at each byte of the header, and at so many of the payload as are used
-/// up in seconds, or at all of them in the long form.
+/// Where files are damaged: at each byte of the header, and at 24 bytes of the payload, or at all
+/// of them with `FLOWGAUGE_LONG`.
 fn places(info: &Info, bytes: &[u8]) -> impl Iterator<Item = usize> {
     let header = header_bytes(info, bytes);
     let long = env::var_os("FLOWGAUGE_LONG").is_some();
@@ -205,7 +207,7 @@ fn flipped_bits_do_no_harm() {
     }
 }
 
-/// Lengths of any width, wherever they stand, set to their most; and all that is no length.
+/// Numbers of any width at any offset, lengths included, set to their maximum.
 #[test]
 fn lengths_and_numbers_at_their_most_do_no_harm() {
     for info in ALGORITHMS {
@@ -227,7 +229,7 @@ fn the_limit_is_named() {
     assert!(error.contains("too small:"), "{error}");
 }
 
-/// The inputs that are kept for the fuzz target, and the golden files, which are its seeds.
+/// The corpus of the fuzz target, and the golden files, which are its seeds.
 #[test]
 fn what_fuzzing_found_does_no_harm() {
     let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/summary");
@@ -236,5 +238,185 @@ fn what_fuzzing_found_does_no_harm() {
         for length in (0..input.len()).rev().step_by(input.len() / 8 + 1) {
             summary(&input[..=length]);
         }
+    }
+}
+
+/// Memory limit of stored samples.
+const SAMPLE_LIMIT: usize = 4 << 20;
+
+/// Damaged bytes at the beginning: parameters, the sampler's contents, and some of the summary's.
+const DAMAGED: usize = 400;
+
+/// Examples of tables, sketches, counters and prefixes.
+const BEHIND: [&str; 6] =
+    ["linear-table", "count-min", "count-sketch", "univmon", "space-saving", "mst"];
+
+/// Bytes from outside reach the sampler before the summary behind it.
+#[test]
+fn damaged_samples_do_no_harm() {
+    let samplers = ACCELERATORS.iter().filter(|info| info.samples).map(|info| info.name);
+    let both = [Measure::Packets, Measure::Bytes];
+    for (sampler, by) in samplers.flat_map(|name| both.map(|by| (name, by))) {
+        let able = catalog::able(sampler);
+        let mut damaged = 0;
+        for name in BEHIND.into_iter().filter(|name| able.contains(name)) {
+            let accelerators = [(sampler.to_owned(), Parameters::default())];
+            let options = Options { by, ..Options::new(64 << 10, 1) };
+            let mut summary =
+                catalog::build_accelerated::<Key4>(&accelerators, name, &options).unwrap();
+            feed(&mut *summary, &packets(2000, 60, 7), 256);
+            let bytes = encode(catalog::info(name).unwrap(), &options, &*summary);
+            decode_and_use::<Key4>(&bytes, SAMPLE_LIMIT).unwrap();
+            for end in 0..DAMAGED.min(bytes.len()) {
+                assert!(
+                    decode::<Key4>(&signed(bytes[..end.max(4)].to_vec()), SAMPLE_LIMIT).is_err()
+                );
+            }
+            for at in 0..DAMAGED.min(bytes.len() - 4) {
+                let _ = decode_and_use::<Key4>(
+                    &signed(flipped(&bytes, at, at as u32 * 5 % 8)),
+                    SAMPLE_LIMIT,
+                );
+                let _ = decode_and_use::<Key4>(&signed(raised(&bytes, at, 8)), SAMPLE_LIMIT);
+                damaged += 2;
+            }
+        }
+        assert!(damaged > 0, "{sampler}");
+    }
+}
+
+/// Memory limit of forged files.
+const FORGED_LIMIT: usize = 16 << 20;
+
+/// The stored form of a summary of `count` packets with these parameters.
+fn stored(name: &str, parameters: &[(&str, &str)], count: usize) -> Vec<u8> {
+    stored_by(Measure::Packets, name, parameters, count)
+}
+
+fn stored_by(by: Measure, name: &str, parameters: &[(&str, &str)], count: usize) -> Vec<u8> {
+    let options = Options { by, ..Options::new(1 << 20, 1).with(parameters.iter().copied()) };
+    let mut summary = catalog::build::<Key4>(name, &options).unwrap();
+    feed(&mut *summary, &packets(count, 50, 1), 256);
+    encode(catalog::info(name).unwrap(), &options, &*summary)
+}
+
+/// Replaces the payload.
+fn with_payload(stored: &[u8], payload: &[u8]) -> Vec<u8> {
+    let length = u64::to_le_bytes(payload.len() as u64);
+    let header = &stored[..payload_offset(stored) - length.len()];
+    signed([header, &length, payload, &[0; 4]].concat())
+}
+
+/// The offset of the payload: its length precedes it, and it goes up to the checksum.
+fn payload_offset(stored: &[u8]) -> usize {
+    let is_length = |at: &usize| {
+        let length = u64::from_le_bytes(stored[at - 8..*at].try_into().unwrap());
+        length == (stored.len() - 4 - at) as u64
+    };
+    (8..stored.len() - 4).find(is_length).unwrap()
+}
+
+fn payload(stored: &[u8]) -> Vec<u8> {
+    stored[payload_offset(stored)..stored.len() - 4].to_vec()
+}
+
+/// The error text of refused bytes.
+fn refused(bytes: &[u8]) -> String {
+    decode::<Key4>(bytes, FORGED_LIMIT)
+        .err()
+        .map_or_else(|| "they are not".to_owned(), |e| e.to_string())
+}
+
+/// 61 levels with a total weight of 2⁶⁴ - 1: the library would panic at the first packet.
+#[test]
+fn a_sketch_of_quantiles_with_no_room_for_a_packet_is_refused() {
+    let file = stored("kll", &[("of", "size"), ("k", "200")], 0);
+    let items = 60 + 15;
+    // The library's capacity for so many levels is unknown, so try all of them.
+    let image = |capacity: u32| {
+        let mut image = vec![5, 1, 15, 0, 200, 0, 8, 0];
+        image.extend(u64::MAX.to_le_bytes());
+        image.extend([200, 0, 61, 0]);
+        (0..61).for_each(|level| image.extend((capacity - items + level).to_le_bytes()));
+        (0..2 + items).for_each(|_| image.extend(64f64.to_le_bytes()));
+        image
+    };
+    let reasons: Vec<String> = (items..3 * 200 + 480)
+        .map(|capacity| {
+            let image = image(capacity);
+            let mut payload = vec![0; 9];
+            payload.extend((image.len() as u64).to_le_bytes());
+            payload.extend(image);
+            with_payload(&file, &payload)
+        })
+        .map(|bytes| refused(&bytes))
+        .collect();
+    assert!(reasons.iter().all(|reason| reason.contains("not such a sketch")), "{reasons:?}");
+}
+
+#[test]
+fn a_flag_is_0_or_1() {
+    let file = stored("kll", &[("of", "gap")], 100);
+    let mut payload = payload(&file);
+    payload[0] = 2;
+    let reason = refused(&with_payload(&file, &payload));
+    assert!(reason.contains("neither 0 nor 1"), "{reason}");
+}
+
+/// Edits the candidates at the end of a payload: overflow, threshold, number, and `bytes` bytes of
+/// keys with their own parts.
+fn with_candidates(file: &[u8], bytes: usize, edit: impl Fn(&mut [u8])) -> Vec<u8> {
+    let mut payload = payload(file);
+    let from = payload.len() - bytes - 3 * 8;
+    edit(&mut payload[from..]);
+    with_payload(file, &payload)
+}
+
+#[test]
+fn repeated_candidates_and_bad_thresholds_are_refused() {
+    for (name, width) in [("count-array", Key4::BYTES + 4), ("count-min", Key4::BYTES)] {
+        let file = stored(name, &[("columns", "64"), ("candidates", "64")], 2000);
+        let decoded = decode::<Key4>(&file, FORGED_LIMIT).unwrap().summary;
+        let mut count = 0;
+        decoded.answers().candidates().unwrap().for_each(&mut |_, _| count += 1);
+        assert!(count > 10);
+        let bytes = count * width;
+        let whole = with_candidates(&file, bytes, |_| ());
+        assert!(whole == file);
+        let twice = with_candidates(&file, bytes, |set| set.copy_within(24..28, 24 + width));
+        assert!(refused(&twice).contains("out of order, or repeated"), "{}", refused(&twice));
+        for threshold in [f64::NAN, f64::INFINITY, -1.0] {
+            let threshold = threshold.to_le_bytes();
+            let forged =
+                with_candidates(&file, bytes, |set| set[8..16].copy_from_slice(&threshold));
+            assert!(refused(&forged).contains("it is not a weight"), "{}", refused(&forged));
+        }
+    }
+}
+
+/// Replaces a sketch's total, its lost weight, and some cells of a row.
+fn with_cells(file: &[u8], total: u64, lost: u64, cells: &[u64]) -> Vec<u8> {
+    let mut payload = payload(file);
+    for (number, bytes) in [total, lost].iter().chain(cells).zip(payload.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&number.to_le_bytes());
+    }
+    with_payload(file, &payload)
+}
+
+/// Cells above a small total would wrap at the next packet, whatever the lost weight. With a full
+/// total any cells are possible.
+#[test]
+fn cells_do_not_pass_their_total() {
+    let most = i64::MAX as u64;
+    for name in ["count-min", "k-ary", "count-sketch", "conservative-count-min"] {
+        let parameters = [("rows", "1"), ("columns", "64"), ("candidates", "64")];
+        let file = stored_by(Measure::Bytes, name, &parameters, 0);
+        for lost in [0, u64::MAX] {
+            let forged = with_cells(&file, 100, lost, &[most]);
+            let reason = refused(&forged);
+            assert!(reason.contains("no packets of this total"), "{name}: {reason}");
+        }
+        let full = with_cells(&file, u64::MAX, u64::MAX, &[most, most, most]);
+        assert_eq!(decode_and_use::<Key4>(&full, FORGED_LIMIT).err().map(|e| e.to_string()), None);
     }
 }

@@ -1,6 +1,6 @@
-//! Files of the stored form that are kept: what was stored once is read for ever.
+//! Golden files of the stored form: summaries that were stored once stay readable.
 //!
-//! `FLOWGAUGE_GOLDEN=write` writes them anew, after a change of the form that is meant.
+//! `FLOWGAUGE_GOLDEN=write` rewrites them after an intended change of the form.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -13,7 +13,7 @@ use flowgauge_core::summary::{BuildErrorKind, Info, Options, Parameters};
 use super::UNSEEDED;
 use super::stream::{feed, packets};
 
-/// What a golden file's decoder may reserve.
+/// The memory limit of decoding a golden file.
 pub(crate) const LIMIT: usize = 1 << 20;
 
 /// The file of an algorithm.
@@ -29,7 +29,7 @@ pub(crate) fn golden(info: &Info) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The stored form of the fixed stream, or `None` where keys are of another width.
+/// The stored form after a fixed stream; `None` if the algorithm refuses the keys or the memory.
 fn stored<K: FlowKey>(info: &Info, options: &Options) -> Option<Vec<u8>> {
     let mut summary = match catalog::build::<K>(info.name, options) {
         Ok(summary) => summary,
@@ -47,7 +47,7 @@ fn stored<K: FlowKey>(info: &Info, options: &Options) -> Option<Vec<u8>> {
     Some(encode(info, options, &*summary))
 }
 
-/// The file of the first width of keys that fits, of the least memory that suffices.
+/// Writes the file for the first key width that is accepted, with the least memory that suffices.
 fn write(info: &Info) {
     let least = |bytes: fn(&Info, &Options) -> Option<Vec<u8>>| {
         (11..15).find_map(|log| bytes(info, &Options::new(1 << log, 1)))
@@ -58,7 +58,7 @@ fn write(info: &Info) {
     fs::write(path(info), bytes).unwrap();
 }
 
-/// What the file holds comes back, and the same stream gives it again.
+/// The file decodes to itself, and the same stream gives the same bytes.
 fn holds<K: FlowKey>(info: &Info, bytes: &[u8]) {
     let decoded = decode::<K>(bytes, LIMIT).unwrap();
     assert_eq!(decoded.info.name, info.name);
@@ -72,7 +72,7 @@ fn holds<K: FlowKey>(info: &Info, bytes: &[u8]) {
     }
 }
 
-/// Calls `$test` with the type of the file's keys.
+/// Calls `$test` with the key type of the file.
 macro_rules! of_its_keys {
     ($info:ident, $bytes:ident, $test:ident($($argument:expr),*)) => {
         match $bytes[7 + $info.name.len()] {

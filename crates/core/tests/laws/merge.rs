@@ -1,4 +1,4 @@
-//! What the sum of two summaries says, and which have none.
+//! Merges: what merged summaries answer, and which ones are refused.
 
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
@@ -12,8 +12,8 @@ use super::{build, for_all, small};
 const FLOWS: u32 = 500;
 const MEASURES: [Measure; 2] = [Measure::Packets, Measure::Bytes];
 
-/// Parts of the packets, merged in order or against it, each of which has flows of its own where
-/// that is asked.
+/// A summary merged from parts of the packets, in order or in reverse. Each flow is in one part
+/// only if the algorithm needs that.
 fn merged<K: FlowKey>(
     info: &Info,
     options: &Options,
@@ -40,7 +40,7 @@ fn merged<K: FlowKey>(
     Some(sum)
 }
 
-/// The sizes of all flows in both measures, and of one that is none.
+/// The sizes of all flows in both measures, and of one flow without packets.
 fn truths(packets: &[Packet]) -> Vec<[u64; 2]> {
     let mut truths = vec![[0; 2]; FLOWS as usize + 1];
     for packet in packets {
@@ -51,7 +51,8 @@ fn truths(packets: &[Packet]) -> Vec<[u64; 2]> {
     truths
 }
 
-/// Sizes in a sum are those of one summary, or within the bounds as often as these say.
+/// Sizes of a merged summary equal those of one summary, or are within the bounds as often as
+/// promised.
 fn sizes_are_kept(
     info: &Info,
     keys: &[Vec<u8>],
@@ -76,12 +77,12 @@ fn sizes_are_kept(
                 assert!(truth <= one.value && one.value <= sum.value, "{one:?} {sum:?}");
             }
         }
-        // Of 500 flows 5 % more than these are four standard errors of their share and more.
+        // With 500 flows, 5 % more are at least four standard errors.
         assert!(outside <= allowed + 0.05 * keys.len() as f64, "{}: {outside}", info.name);
     }
 }
 
-/// What is said of all flows together is the same, but for the order in which it is summed up.
+/// Totals over all flows are the same up to rounding.
 fn totals_are_kept(info: &Info, [one, sum]: [&dyn Answers; 2]) {
     let same = |one: f64, sum: f64| (one - sum).abs() <= 1e-9 * one.abs();
     assert_eq!(one.cardinality().is_some(), sum.cardinality().is_some());
@@ -110,7 +111,7 @@ fn merges_keep_their_promise<K: FlowKey>(info: &Info) -> bool {
             sizes_are_kept(info, &keys, &truths, answers);
             if info.laws.merge == Merge::Equal {
                 totals_are_kept(info, answers);
-                // Which keys are kept as heavy may depend on what was seen first.
+                // Which keys are kept as heavy may depend on the order of packets.
                 if answers[0].candidates().is_none() || answers[0].flows().is_some() {
                     let [one, sum] = [&one, &sum].map(|summary| encode(info, &options, &**summary));
                     assert!(one == sum, "{}: {order:?}", info.name);
@@ -121,8 +122,8 @@ fn merges_keep_their_promise<K: FlowKey>(info: &Info) -> bool {
     built
 }
 
-/// The sum of the last epoch's parts that one summary took one after the other, beginning each anew by
-/// `next`, and whether nothing found no room in it.
+/// Merges the parts of the last epoch, which one summary counts one after the other, beginning each
+/// by `next`. Returns the stored sum, and whether it has no untracked packets.
 fn of_parts<K: FlowKey>(
     info: &Info,
     options: &Options,
@@ -138,16 +139,16 @@ fn of_parts<K: FlowKey>(
             next(&mut *part);
         }
     }
-    let is_whole = sum.answers().untracked() == Size::default();
-    Some((encode(info, options, &*sum), is_whole))
+    let complete = sum.answers().untracked() == Size::default();
+    Some((encode(info, options, &*sum), complete))
 }
 
 fn parts_add_up_as_cleared_summaries_do<K: FlowKey>(info: &Info) -> bool {
-    // Others keep no places.
+    // Other algorithms keep no entries of flows.
     if !info.laws.flows || info.laws.merge != Merge::Equal {
         return true;
     }
-    // Two epochs with flows of their own: what is kept of the first must not be seen in the second.
+    // The two epochs have different flows: nothing of the first may show in the second.
     let mut packets = packets(6000, FLOWS / 2, 7);
     let (first, second) = packets.split_at_mut(3000);
     for packet in &mut *second {
@@ -162,7 +163,7 @@ fn parts_add_up_as_cleared_summaries_do<K: FlowKey>(info: &Info) -> bool {
         let kept = of_parts::<K>(info, &options, &epochs, Summary::next_part);
         built |= kept.is_some();
         // Which flows find no room depends on their order.
-        if cleared.as_ref().is_some_and(|(_, is_whole)| *is_whole) {
+        if cleared.as_ref().is_some_and(|(_, complete)| *complete) {
             assert!(cleared == kept, "{} of {memory_bytes} bytes", info.name);
         }
     }
@@ -179,7 +180,7 @@ fn merged_shards_answer_as_the_catalog_says() {
     for_all!(merges_keep_their_promise);
 }
 
-/// Refuses to add what was built from `others`, for this reason, and is as it was.
+/// Refuses to merge a summary of the options `others`, for this reason, and is unchanged.
 fn refuses<K: FlowKey>(info: &Info, options: &Options, others: &Options, reason: &str) -> bool {
     let Some(mut summary) = build::<K>(info, options) else { return false };
     feed(&mut *summary, &packets(500, 50, 7), 256);
@@ -204,7 +205,7 @@ fn summaries_of_different_seeds_do_not_merge() {
     for_all!(another_seed_is_refused);
 }
 
-/// Unless its parameters are the same whatever the memory.
+/// Unless the parameters are the same for any memory.
 fn another_size_is_refused<K: FlowKey>(info: &Info) -> bool {
     refuses::<K>(info, &small(), &Options { memory_bytes: 256 << 10, ..small() }, "")
 }
@@ -214,7 +215,7 @@ fn summaries_of_different_sizes_do_not_merge() {
     for_all!(another_size_is_refused);
 }
 
-/// What the contents depend on besides parameters and seed.
+/// Options that the contents depend on, besides parameters and seed.
 #[test]
 fn summaries_of_different_options_do_not_merge() {
     let by = Options { by: Measure::Bytes, ..small() };
@@ -244,7 +245,7 @@ fn summaries_of_different_options_do_not_merge() {
         let with = |options: &Options| options.clone().with(parameters.iter().copied());
         assert!(refuses::<Key4>(info, &with(&small()), &with(other), reason));
     }
-    // What a summary does not depend on may differ.
+    // Options that a summary does not depend on may differ.
     for other in [&by, &threshold, &spread] {
         let info = catalog::info("linear-table").unwrap();
         let mut summary = build::<Key4>(info, &small()).unwrap();
@@ -252,10 +253,11 @@ fn summaries_of_different_options_do_not_merge() {
     }
 }
 
-/// A key may be over a fixed weight in the sum, and in neither part: that some may be missing is
-/// said, unless no key is in both. Over a share of the sum it is over that share of a part.
+/// A key may exceed a fixed weight in the sum, but in neither part: the overflow counts that,
+/// unless each key is in one part only. A key above a share of the sum is above that share in one
+/// part.
 #[test]
-fn keys_that_only_the_sum_makes_heavy_are_said_to_be_missing() {
+fn keys_heavy_only_in_the_sum_count_as_overflow() {
     let heavy = [Packet { flow: 7, bytes: 64, peer: 0 }; 600];
     let merged = |name: &str, threshold: Threshold, apart, parts: [usize; 2]| {
         let options = Options { threshold, apart, ..small() };
@@ -273,7 +275,7 @@ fn keys_that_only_the_sum_makes_heavy_are_said_to_be_missing() {
     };
     let overflow = |name: &str, threshold, parts| merged(name, threshold, false, parts);
     for name in ["count-array", "count-min", "count-sketch", "k-ary"] {
-        // An array keeps what is over half the threshold, and so knows it here all the same.
+        // An array keeps keys above half the threshold, and so has this one.
         let named = usize::from(name == "count-array");
         assert_eq!(overflow(name, Threshold::Weight(1000), [600, 600]), (named, 1), "{name}");
         assert_eq!(overflow(name, Threshold::Weight(1000), [400, 500]), (0, 0), "{name}");

@@ -1,4 +1,4 @@
-//! What the catalog says that a summary answers is what the summary answers once it is built.
+//! The catalog's outline of a summary answers what the built summary answers.
 
 use flowgauge_core::accelerator::AcceleratorInfo;
 use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS, Outline};
@@ -6,7 +6,7 @@ use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::{Answers, Info, Options, Parameters, Quantiles};
 use flowgauge_core::terms::{Hierarchy, Measure};
 
-/// All that tasks and workers look at before there is a packet.
+/// The capabilities that tasks and workers check before the first packet.
 fn shape(answers: &dyn Answers, key_bytes: usize) -> String {
     let any = &[0; CanonicalKey::MAX_BYTES][..key_bytes];
     let size = answers.size().map(|size| {
@@ -32,7 +32,7 @@ fn shape(answers: &dyn Answers, key_bytes: usize) -> String {
 
 type Before = Vec<(String, Parameters)>;
 
-/// Accelerators, alone and behind another, as they are by default and where they pass on everything.
+/// Accelerators, alone and in pairs, with default parameters and with some that pass on everything.
 fn stacks() -> Vec<Before> {
     let one = |info: &AcceleratorInfo| (info.name.to_owned(), Parameters::default());
     let mut all: Vec<Before> = vec![Vec::new()];
@@ -53,7 +53,7 @@ fn stacks() -> Vec<Before> {
     all
 }
 
-/// Parameters that each form asks for, and others that change no answer.
+/// The parameters of each form, and some that change no answer.
 fn parameters(info: &Info) -> Vec<Parameters> {
     let mut all: Vec<Parameters> =
         info.forms.iter().map(|form| Parameters::new(form.parameters.iter().copied())).collect();
@@ -63,7 +63,7 @@ fn parameters(info: &Info) -> Vec<Parameters> {
     all
 }
 
-/// How many were built, and how many refused.
+/// How many summaries were built, and how many refused.
 #[derive(Default)]
 struct Seen {
     built: usize,
@@ -123,9 +123,9 @@ fn an_outline_says_what_the_summary_answers() {
     assert!(seen.built > 1000 && seen.refused > 1000, "{} {}", seen.built, seen.refused);
 }
 
-/// What workers share answers what its outline says, or is refused alike.
+/// A concurrent summary answers what its outline says, or is refused alike.
 #[test]
-fn an_outline_says_what_a_shared_summary_answers() {
+fn an_outline_says_what_a_concurrent_summary_answers() {
     let mut seen = Seen::default();
     for info in ALGORITHMS {
         for parameters in parameters(info) {
@@ -149,7 +149,7 @@ fn an_outline_says_what_a_shared_summary_answers() {
     assert!(seen.built >= catalog::CONCURRENT.len() && seen.refused > 30, "{}", seen.refused);
 }
 
-/// The first form is the default, and no two are asked for alike.
+/// The first form is the default, and no two forms have the same parameters.
 #[test]
 fn forms_are_told_apart_by_their_parameters() {
     for info in ALGORITHMS {

@@ -1,5 +1,4 @@
-//! Keys that are shorter than the words that they are stored in: the five-tuples of IPv4, beside the
-//! addresses of IPv6.
+//! Keys shorter than the type that stores them: IPv4 five-tuples of 13 bytes in 16.
 
 use std::collections::HashSet;
 
@@ -22,7 +21,7 @@ fn canonical(flow: u32) -> Vec<u8> {
     key_of::<Key16>(flow, BYTES).canonical(BYTES).to_vec()
 }
 
-/// A summary of such keys, or `None` where the algorithm refuses them.
+/// A summary of such keys; `None` if the algorithm refuses them.
 fn filled(info: &Info, options: &Options) -> Option<Box<dyn Summary<Key16>>> {
     let mut summary = build::<Key16>(info, options)?;
     feed_keys_of(BYTES, &mut *summary, &packets(3000, FLOWS, 13), 256);
@@ -50,7 +49,7 @@ fn named(answers: &dyn Answers, visit: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// What is named was sent, whole and without the bytes behind it; what was stored comes back.
+/// Summaries name keys that were sent, in their own length, also after being stored and decoded.
 #[test]
 fn short_keys_are_named_and_stored_as_such() {
     let sent: HashSet<Vec<u8>> = (0..FLOWS).map(canonical).collect();
@@ -77,7 +76,7 @@ fn short_keys_are_named_and_stored_as_such() {
     }
 }
 
-/// Of flows that were sent; a key of another length is none of them.
+/// Flows are found by their keys, and not by keys of another length.
 #[test]
 fn short_keys_are_found() {
     let options = Options::new(1 << 20, 1).for_keys(BYTES);
@@ -95,7 +94,7 @@ fn short_keys_are_found() {
     }
 }
 
-/// The same words are other keys, and have other digests.
+/// Keys of other lengths have other digests, even if their words are equal.
 #[test]
 fn keys_of_different_lengths_do_not_merge() {
     let (short, long) = (small().for_keys(BYTES), small());

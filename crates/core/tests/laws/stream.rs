@@ -18,7 +18,7 @@ pub(crate) fn key<K: FlowKey>(flow: u32) -> K {
     key_of(flow, K::BYTES)
 }
 
-/// The same of so many bytes.
+/// As [`key`], of so many bytes.
 pub(crate) fn key_of<K: FlowKey>(flow: u32, bytes: usize) -> K {
     let canonical: Vec<u8> = (0..bytes).map(|at| flow.to_be_bytes()[(3 + at) % 4]).collect();
     K::from_canonical(&canonical).unwrap()
@@ -34,12 +34,12 @@ pub(crate) fn packets(count: usize, flows: u32, seed: u64) -> Vec<Packet> {
     (0..count).map(|_| packet()).collect()
 }
 
-/// Hands packets over, a microsecond apart, and settles.
+/// Feeds packets to a summary, a microsecond apart, and settles it.
 pub(crate) fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, packets: &[Packet], batch: usize) {
     feed_keys_of(K::BYTES, summary, packets, batch);
 }
 
-/// The same with keys of so many bytes.
+/// As [`feed`], with keys of so many bytes.
 pub(crate) fn feed_keys_of<K: FlowKey>(
     bytes: usize,
     summary: &mut dyn Summary<K>,

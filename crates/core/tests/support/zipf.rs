@@ -1,6 +1,6 @@
-//! Ranks drawn with Zipf's frequencies, for tests of accuracy.
+//! Random ranks by Zipf's law, for tests of accuracy.
 
-/// Draws ranks from 0 on, rank r with a frequency in proportion to (r + 1)^−skew.
+/// Draws ranks from 0 on; the frequency of rank r is proportional to (r + 1)^−skew.
 pub(crate) struct Zipf {
     cumulated: Vec<f64>,
     random: fastrand::Rng,

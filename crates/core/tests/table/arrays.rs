@@ -1,4 +1,4 @@
-//! Arrays of states: what they may lose or add, they say.
+//! Arrays of states: their bounds include what collisions lose or add.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ use super::{build, feed, info, nearly_full, one_each, options, packets, stored_a
 const ARRAYS: [&str; 2] = ["count-array", "replacing-array"];
 const DISTINCT: (&str, &str) = ("state", "distinct");
 
-/// 20,000 sources, of which more than 50 spread. With 32 columns for each source, hardly any shares
-/// a spreader's column; with one for two, the replacing array loses some, and never names a wrong
-/// one.
+/// 20,000 sources, more than 50 of them superspreaders. With 32 columns per source, hardly any
+/// collides with a superspreader; with one column for two sources, the replacing array misses some,
+/// but names no wrong one.
 #[test]
 fn arrays_find_the_superspreaders() {
     for seed in 0..2 {
@@ -37,8 +37,7 @@ fn forecasts(array: &dyn Summary<Key4>) -> HashMap<Vec<u8>, Forecast> {
     found
 }
 
-/// Averages that never forget, and sizes now and before, by flow; over epochs of which some are
-/// silent for the flow.
+/// Checked against averages that drop no flow, over epochs some of which lack a flow's packets.
 #[test]
 fn forecasts_of_arrays_are_within_their_bounds() {
     let arrays = [("count-array", "1024"), ("count-array", "256")];
@@ -68,7 +67,7 @@ fn forecasts_of_arrays_are_within_their_bounds() {
                         .sum::<f64>();
                 for (key, &(forecast, before)) in &model {
                     let now = now.get(key).copied().unwrap_or_default().by(by) as f64;
-                    // Every key that changed is listed by the array that shares its columns.
+                    // The additive array lists every key that changed.
                     let changed = (now - forecast).abs() > 1.5 * limit;
                     assert!(name != "count-array" || !changed || found.contains_key(key));
                     let Some(found) = found.get(key) else { continue };
@@ -106,8 +105,8 @@ fn forecasts_of_arrays_are_within_their_bounds() {
     }
 }
 
-/// Bounds of 95 %, where two or more flows hold nearly all packets: a flow of one packet shares the
-/// column of one of them more often than its bounds would hold by the mean of the other columns.
+/// Bounds of 95 %, if a few flows have nearly all packets: a small flow collides with one of them
+/// more often than bounds by the mean of the other columns would allow.
 #[test]
 fn lower_bounds_of_shared_columns_hold_as_often_as_they_say() {
     for (columns, heavy) in [("8", 1), ("16", 1), ("32", 2), ("64", 4), ("256", 13)] {
@@ -134,7 +133,7 @@ fn lower_bounds_of_shared_columns_hold_as_often_as_they_say() {
     }
 }
 
-/// What a full counter could not take is no part of the others' bounds.
+/// The excess of a full counter is not in the bounds of other columns.
 #[test]
 fn only_full_counters_have_wide_upper_bounds() {
     for state in ["counter", "ewma"] {
@@ -152,8 +151,8 @@ fn only_full_counters_have_wide_upper_bounds() {
     }
 }
 
-/// Shards of an array, by keys or not, say the same as one array of all packets, where nothing is
-/// displaced; memory is what it was sized for.
+/// Arrays of parts of the packets merge to the array of all, if nothing is displaced, and stay
+/// within their memory.
 #[test]
 fn shards_of_arrays_merge() {
     for name in ARRAYS {
@@ -182,8 +181,8 @@ fn shards_of_arrays_merge() {
     }
 }
 
-/// Sets of heavy keys that are full, nearly so, or have room: what they keep and what is counted apart is
-/// the same for batches of any size.
+/// The heavy keys and their own parts do not depend on the size of batches, whether the set is full
+/// or has room.
 #[test]
 fn the_size_of_batches_does_not_matter_to_arrays() {
     for by in [Measure::Packets, Measure::Bytes] {
@@ -214,7 +213,7 @@ fn the_size_of_batches_does_not_matter_to_arrays() {
     }
 }
 
-/// Stored states with damaged bytes and a checksum that fits are refused, or answer.
+/// Damaged states with a right checksum are refused, or can be used.
 #[test]
 fn damaged_states_do_no_harm() {
     let cases = ARRAYS.into_iter().chain(super::TABLES);

@@ -11,7 +11,7 @@ use super::{Packet, TABLES, build, feed, key, options, packets, stored_and_back}
 
 const STATE: (&str, &str) = ("state", "distinct");
 
-/// Packets of `flow` with each of `peers` peers, `times` over.
+/// Packets of `flow` to each of `peers` peers, `times` times.
 fn peers(flow: u32, peers: u32, times: u32, random: &mut fastrand::Rng) -> Vec<Packet> {
     let elements: Vec<u64> = (0..peers).map(|_| random.u64(..)).collect();
     let once = elements.iter().map(|&element| Packet { flow, bytes: 64, element });
@@ -27,7 +27,7 @@ fn spreaders<K: FlowKey>(summary: &dyn Summary<K>) -> HashMap<Vec<u8>, Estimate>
     found
 }
 
-/// The share of 4,096 addresses with so many peers each that are listed.
+/// The share of 4,096 addresses that are listed, if each has so many peers.
 fn found(peers_of_each: u32) -> f64 {
     let mut listed = 0;
     for seed in 0..32 {
@@ -46,12 +46,12 @@ fn found(peers_of_each: u32) -> f64 {
     listed as f64 / 4096.0
 }
 
-/// An address is listed when more than 128 of its peers were new to its filter. Of 129 none must be
-/// overlooked, of 135 at most six, where 1.2 and 1.4 are on average (about Poisson): chances of 0.31
-/// and 0.9995. Of 4,096 addresses the shares vary by 0.007 and 0.0004; four of these are left once
-/// in 16,000 runs.
+/// An address is listed if more than 128 of its peers were new to its filter. The filter must miss
+/// none of 129, or at most six of 135; on average it misses 1.2 and 1.4 (about Poisson), so the
+/// probabilities are 0.31 and 0.9995. With 4,096 addresses the standard errors are 0.007 and
+/// 0.0004; a run exceeds four of them once in 16,000.
 #[test]
-fn an_address_with_129_peers_is_found_one_time_in_three_and_one_with_135_surely() {
+fn a_third_of_addresses_with_129_peers_and_nearly_all_with_135_are_found() {
     assert!(found(128) <= 0.0);
     let share = found(129);
     assert!((0.26..0.36).contains(&share), "{share}");
@@ -60,7 +60,8 @@ fn an_address_with_129_peers_is_found_one_time_in_three_and_one_with_135_surely(
     assert!(found(150) >= 1.0);
 }
 
-/// The share of 512 addresses with so many peers each that a summary lists when asked for `spread`.
+/// The share of 512 addresses that a summary with the option `spread` lists, if each has so many
+/// peers.
 fn found_above(name: &str, spread: u64, peers_of_each: u32) -> f64 {
     let mut listed = 0;
     for seed in 0..8 {
@@ -75,10 +76,10 @@ fn found_above(name: &str, spread: u64, peers_of_each: u32) -> f64 {
     listed as f64 / 512.0
 }
 
-/// By the bits of a filter 600 peers are off by 2.6 % (standard error) and 1150 by 4.4 %: four of
-/// these are between a spread and what is surely found, or surely not.
+/// The standard error of the estimate by bits is 2.6 % for 600 peers and 4.4 % for 1150. The
+/// numbers of peers differ from the spread by at least four standard errors.
 #[test]
-fn wide_spreads_are_found_though_most_peers_are_no_news() {
+fn large_spreads_are_found_by_the_bits() {
     for name in ["indirect-table", "count-array", "replacing-array"] {
         for (spread, more, less) in [(500, 580, 430), (1000, 1250, 820), (2000, 3500, 1100)] {
             let (found, wrong) = (found_above(name, spread, more), found_above(name, spread, less));
@@ -89,7 +90,7 @@ fn wide_spreads_are_found_though_most_peers_are_no_news() {
 }
 
 #[test]
-fn a_spread_that_no_filter_tells_is_refused() {
+fn a_spread_beyond_the_filter_is_refused() {
     for name in ["linear-table", "count-array", "replacing-array"] {
         let build = |spread| {
             let options = Options { spread, ..options(1 << 20, 1, &[STATE]) };
@@ -100,8 +101,7 @@ fn a_spread_that_no_filter_tells_is_refused() {
     }
 }
 
-/// Intervals of 95 % of the numbers of peers of 1,024 addresses hold for 93 to 97 % of them (three
-/// standard errors), unless the sure bounds make them narrower, and never above the packets.
+/// The 95 % intervals of 1,024 addresses hold for at least 93 % of them (three standard errors).
 #[test]
 fn bounds_hold_as_often_as_they_say() {
     for count in [200, 500, 1000] {
@@ -127,7 +127,7 @@ fn bounds_hold_as_often_as_they_say() {
     }
 }
 
-/// A full filter says how many there are at least; above all finite numbers.
+/// A full filter gives a lower bound, and stays finite.
 #[test]
 fn a_full_filter_says_at_least() {
     let mut random = fastrand::Rng::with_seed(1);
@@ -140,8 +140,8 @@ fn a_full_filter_says_at_least() {
     assert!((2365.0..2366.0).contains(&bounds.value), "{bounds:?}");
 }
 
-/// What a displaced address had met is put by or else forgotten, and what packets without room met
-/// was never known: each may be a peer more.
+/// The filter of a displaced address is set aside or lost, and untracked packets never reach a
+/// filter: each of their packets may bring another peer.
 #[test]
 fn bounds_hold_for_what_a_filter_did_not_see() {
     let mut random = fastrand::Rng::with_seed(3);
@@ -175,7 +175,7 @@ fn bounds_hold_for_what_a_filter_did_not_see() {
     }
 }
 
-/// Shards that saw the same peers, and shards that saw others.
+/// Filters with some peers in common, and some of their own.
 #[test]
 fn merged_filters_estimate_the_union() {
     let options = options(1 << 20, 2, &[STATE]);
@@ -195,7 +195,7 @@ fn merged_filters_estimate_the_union() {
     stored_and_back("indirect-table", &options, &**whole);
 }
 
-/// Sources whose number of peers falls by Zipf's law with the rank, as `Σ` of an epoch.
+/// Packets of sources by Zipf's law, and the true number of peers of each source.
 fn epoch(seed: u64) -> (Vec<Packet>, HashMap<Vec<u8>, u32>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut sources = Zipf::new(20_000, 1.1, seed);
@@ -204,7 +204,7 @@ fn epoch(seed: u64) -> (Vec<Packet>, HashMap<Vec<u8>, u32>) {
     for _ in 0..200_000 {
         let flow = sources.next().unwrap();
         let known = peers.entry(flow).or_default();
-        // Half of the packets go where one went before.
+        // Half of the packets go to a known peer.
         let again = if known.is_empty() { 0 } else { random.usize(..2 * known.len()) };
         let element = match known.get(again) {
             Some(&element) if !known.is_empty() => element,
@@ -221,7 +221,7 @@ fn epoch(seed: u64) -> (Vec<Packet>, HashMap<Vec<u8>, u32>) {
     (packets, truth.collect())
 }
 
-/// Precision and recall from 135 peers on.
+/// Precision, and recall among addresses with 135 peers or more.
 pub(super) fn quality(name: &str, parameters: &[(&str, &str)], seed: u64) -> (f64, f64) {
     let (packets, truth) = epoch(seed);
     let mut summary = build::<Key4>(name, &options(16 << 20, seed, parameters));

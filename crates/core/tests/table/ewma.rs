@@ -1,4 +1,4 @@
-//! Forecasts, against a map of averages.
+//! Forecasts, checked against a map of averages.
 
 use std::collections::HashMap;
 
@@ -22,11 +22,11 @@ fn forecasts(summary: &dyn Summary<Key16>) -> Forecasts {
     found
 }
 
-/// Averages of all flows.
+/// The averages of all flows.
 #[derive(Default)]
 struct Model {
     started: bool,
-    /// Forecast and size before.
+    /// Forecast and previous size.
     flows: HashMap<Vec<u8>, (f64, u64)>,
 }
 
@@ -62,7 +62,7 @@ impl Model {
     }
 }
 
-/// Epochs of changing flows, a silent one among them.
+/// Epochs with changing flows, one of them without packets.
 #[test]
 fn forecasts_are_those_of_the_model() {
     for name in TABLES {
@@ -96,8 +96,8 @@ fn forecasts_are_those_of_the_model() {
     }
 }
 
-/// A flow of one packet is forgotten after two silent epochs, one of 1000 after eleven, and their
-/// places are free.
+/// A flow of one packet is dropped after two epochs without packets, one of 1000 after eleven, and
+/// their entries are free again.
 #[test]
 fn silent_flows_are_forgotten() {
     for name in TABLES {
@@ -105,7 +105,7 @@ fn silent_flows_are_forgotten() {
         let most = table.answers().flows().unwrap().most() as u32;
         let flows = most * 2 / 3;
         for epoch in 0..40 {
-            // Flows of one packet that are new in each epoch, and of which two epochs find room.
+            // New flows of one packet in each epoch; the table has room for those of two epochs.
             let new = one_each((epoch * flows / 4..(epoch + 1) * flows / 4).map(|flow| 1 + flow));
             feed(&mut *table, &new);
             if epoch == 0 {
@@ -122,7 +122,7 @@ fn silent_flows_are_forgotten() {
     }
 }
 
-/// Shards of flows of their own, over some epochs, merge to what one table would forecast.
+/// Tables of different flows merge, after some epochs, to the forecasts of one table.
 #[test]
 fn shards_merge_to_the_whole_forecast() {
     for name in TABLES {
@@ -151,7 +151,7 @@ fn shards_merge_to_the_whole_forecast() {
     }
 }
 
-/// In a full table, the bounds of every listed flow hold what it may have had while it was not.
+/// In a full table, the bounds of every listed flow include what it may have had while untracked.
 #[test]
 fn bounds_hold_what_was_untracked() {
     for name in TABLES {
@@ -176,7 +176,7 @@ fn bounds_hold_what_was_untracked() {
     }
 }
 
-/// Whether the bounds of all that is listed hold, but for averages that forgot: to within 2.
+/// Asserts that the bounds of all listed flows hold, to within 2 for dropped averages.
 fn bounds_hold(name: &str, table: &dyn Summary<Key16>, expected: &Forecasts) {
     table.answers().forecasts().unwrap().for_each(&mut |key, found| {
         let truth = expected.get(key.as_bytes());
@@ -191,8 +191,8 @@ fn bounds_hold(name: &str, table: &dyn Summary<Key16>, expected: &Forecasts) {
     });
 }
 
-/// Tables that were full, each of them with packets of all flows: the sum's bounds hold what either
-/// had no room for, in this epoch and those before, and in the next.
+/// Two full tables with packets of all flows: the merged bounds include the untracked packets of
+/// both, in this epoch, in earlier ones, and in the next.
 #[test]
 fn bounds_hold_of_merged_tables_that_were_full() {
     for name in TABLES {
@@ -226,7 +226,7 @@ fn bounds_hold_of_merged_tables_that_were_full() {
     }
 }
 
-/// What a full counter could not take is in the bounds of the next epoch, too.
+/// The excess of a full counter is in the bounds of the next epoch, too.
 #[test]
 fn a_full_counter_leaves_wide_bounds_behind() {
     for name in TABLES.into_iter().chain(["replacing-array", "count-array"]) {

@@ -1,4 +1,4 @@
-//! Every flow with its exact size, in whatever state it is kept.
+//! Every flow has its exact size, whatever the state.
 
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
@@ -32,7 +32,7 @@ fn is_exact<K: FlowKey>(name: &str, parameters: &[(&str, &str)], seed: u64) {
         }
         Err(error) => panic!("{name} {parameters:?}: {error}"),
     };
-    // As many flows as the smallest of these tables holds, and key 0 among them.
+    // Up to as many flows as the smallest of these tables holds, key 0 included.
     for flows in [1, 40, 1400] {
         let packets = packets(5000, flows, seed + u64::from(flows));
         feed(&mut *table, &packets);
@@ -51,7 +51,7 @@ fn is_exact<K: FlowKey>(name: &str, parameters: &[(&str, &str)], seed: u64) {
     }
 }
 
-/// Whether such keys may have this state.
+/// Whether keys of this type can have this state.
 fn may_have<K: FlowKey>(parameters: &[(&str, &str)]) -> bool {
     match parameters.first() {
         Some((_, "distinct")) => matches!(K::BYTES, 4 | 16),
@@ -76,7 +76,7 @@ fn tables_are_exact_for_every_key_and_state() {
     }
 }
 
-/// Shards of one table's packets merge to that table, in each state that such keys may have.
+/// Tables of parts of the packets merge to the table of all, in each state that the keys can have.
 fn shards_merge<K: FlowKey>() {
     for name in TABLES {
         for parameters in STATES.iter().filter(|parameters| may_have::<K>(parameters)) {
@@ -117,8 +117,8 @@ fn stored<K: FlowKey>(
     encode(info(name), &options, &*table)
 }
 
-/// Tables have the same bytes for the same packets, in whatever order and batches they come, in each
-/// state that such keys may have.
+/// Tables have the same bytes for the same packets in any order and batch size, in each state that
+/// the keys can have.
 fn bytes_are_the_same<K: FlowKey>() {
     let packets = packets(3000, 700, 3);
     let reversed: Vec<_> = packets.iter().rev().copied().collect();
@@ -129,7 +129,7 @@ fn bytes_are_the_same<K: FlowKey>() {
                 let same = stored::<K>(name, parameters, &packets, batch) == bytes;
                 assert!(same, "{name} {parameters:?} {batch}");
             }
-            // Which elements a filter counts as new depends on their order.
+            // The count of new elements of a filter depends on their order.
             if parameters.first() != Some(&("state", "distinct")) {
                 let same = stored::<K>(name, parameters, &reversed, 256) == bytes;
                 assert!(same, "{name} {parameters:?}");
@@ -145,7 +145,7 @@ fn equal_contents_have_equal_bytes() {
     bytes_are_the_same::<Key37>();
 }
 
-/// Layouts keep the same flows in other places: neither takes the other for its own.
+/// Tables of different layouts do not merge.
 #[test]
 fn layouts_do_not_merge() {
     let options = options(1 << 20, 3, &[]);
@@ -154,8 +154,8 @@ fn layouts_do_not_merge() {
     assert!(inline.merge(&*records).unwrap_err().to_string().contains("types differ"));
 }
 
-/// What a table of 1024 slots reserves, by the formula, where an entry keeps `more` bytes beside a key and
-/// its counter.
+/// A table of 1024 slots reserves the memory of the formula, if a state has `more` bytes than a
+/// counter.
 fn reserves<K: FlowKey>(state: &str, more: usize) {
     let bytes = |name: &str, buckets| {
         let parameters = [("buckets", buckets), ("state", state)];

@@ -12,7 +12,7 @@ use super::{
     stored_and_back, total, truth,
 };
 
-/// Listed flows are exact, everything else is untracked, and the bounds say so.
+/// Listed flows are exact, all other packets are untracked, and the bounds allow for them.
 fn accounts_for<K: FlowKey>(name: &str, table: &dyn Summary<K>, packets: &[Packet]) {
     let (truth, listed) = (truth::<K>(packets), listed(table));
     let mut accounted = table.answers().untracked();
@@ -40,7 +40,7 @@ fn a_full_table_keeps_its_flows_exact_and_counts_the_rest() {
                 accounts_for(name, &*table, &packets);
                 let copy = stored_and_back(name, &options, &*table);
                 accounts_for(name, &*copy, &packets);
-                // A cleared table has forgotten what it tried in vain, too.
+                // Clearing also resets the budget of failed walks.
                 let before = listed(&*table);
                 table.clear();
                 feed(&mut *table, &packets);
@@ -57,8 +57,8 @@ fn taken(name: &str, buckets: &str, flows: u32, seed: u64) -> usize {
     table.answers().flows().unwrap().len()
 }
 
-/// Four slots a bucket: 95 % of the slots, in small tables and large ones. One slot: about half; in
-/// theory a table of n slots fails to take of the order of n^⅓ of n/2 flows.
+/// Four slots per bucket: a load of 95 %, in small tables and large ones. One slot: about half; in
+/// theory a table of n slots has no room for about n^⅓ of n/2 flows.
 #[test]
 fn cuckoo_tables_reach_their_load() {
     for seed in 0..8 {
@@ -73,8 +73,8 @@ fn cuckoo_tables_reach_their_load() {
     }
 }
 
-/// Keys with the same first bucket, as anyone can send who knows the seed: the linear tables take as
-/// many as they probe buckets, the cuckoo tables move them, and both come to an end.
+/// Keys with the same first bucket, as an attacker who knows the seed can send: linear tables take
+/// as many as they probe buckets, cuckoo tables move flows, and both terminate.
 #[test]
 fn a_flood_of_colliding_keys_ends() {
     let options = options(1 << 20, 5, &[("buckets", "1024")]);
@@ -86,7 +86,7 @@ fn a_flood_of_colliding_keys_ends() {
         let mut table = build::<Key4>(name, &options);
         feed(&mut *table, &rounds);
         accounts_for(name, &*table, &rounds);
-        // The second buckets are spread.
+        // Second buckets are random.
         let least = match name {
             "linear-table" => 256,
             INLINE | "indirect-table" => 512,
@@ -97,7 +97,7 @@ fn a_flood_of_colliding_keys_ends() {
     }
 }
 
-/// A flow that one table listed and another had no room for: what the sum lists is not all of it.
+/// A flow may be listed in one table and untracked in another: the merged bounds include both.
 #[test]
 fn bounds_of_merged_tables_hold_what_either_had_no_room_for() {
     for name in TABLES {
@@ -127,8 +127,8 @@ fn bounds_of_merged_tables_hold_what_either_had_no_room_for() {
     }
 }
 
-/// Where flows can move, one that found no room may find some later. It has then less behind it than
-/// it should, and its bounds say so; those that had room before stay exact.
+/// If flows can move, a flow that found no room may find some later. Its bounds then include its
+/// untracked packets; flows that had room before stay exact.
 #[test]
 fn bounds_hold_of_flows_that_found_room_late() {
     let (mut late, mut exact) = (0, 0);
@@ -140,7 +140,7 @@ fn bounds_hold_of_flows_that_found_room_late() {
             let mut packets = one_each(flow..=flow);
             feed(&mut *table, &packets);
             if table.answers().untracked() != before {
-                // Walks in vain use up what there is for them, and packets without room earn more.
+                // Failed walks use up their budget, and packets without room add to it.
                 let more = one_each([flow; 200].into_iter());
                 feed(&mut *table, &more);
                 packets.extend(more);
@@ -158,7 +158,7 @@ fn bounds_hold_of_flows_that_found_room_late() {
     assert!(late > 0 && exact > 400 * 16, "{late} late, {exact} exact");
 }
 
-/// Flows that are kept without packets make room when others come: for one that found none before, too.
+/// Flows kept without packets make room for new ones, also for one that found no room before.
 #[test]
 fn bounds_hold_of_flows_that_found_room_when_silent_ones_left() {
     for (name, buckets, room, before) in
@@ -186,8 +186,7 @@ fn bounds_hold_of_flows_that_found_room_when_silent_ones_left() {
     }
 }
 
-/// Stored bytes of keys that have the same few buckets under the seed that they claim to be of: reading
-/// refuses them.
+/// Stored keys that all hash to a few buckets under their seed are refused.
 #[test]
 fn stored_keys_that_collide_are_refused() {
     for (name, mask, group) in
@@ -195,7 +194,7 @@ fn stored_keys_that_collide_are_refused() {
     {
         let options = options(16 << 20, 5, &[("buckets", "32768")]);
         let digester = options.digester.for_keys(Key4::BYTES);
-        // Keys of four groups, or four stretches of buckets.
+        // Keys of four groups, or of four runs of buckets.
         let collides = |flow: &u32| {
             let home = key::<Key4>(*flow).digest(&digester) & mask;
             home * group % 8192 < 8
@@ -207,7 +206,7 @@ fn stored_keys_that_collide_are_refused() {
             let mut table = build::<Key4>(name, &other);
             feed(&mut *table, &one_each(flows.into_iter()));
             let mut bytes = encode(info(name), &other, &*table);
-            // Behind magic, version, name, key bytes and the kind of the seed.
+            // After magic, version, name, key bytes and the kind of seed.
             bytes[4 + 2 + 1 + info(name).name.len() + 2 + 1..][..8]
                 .copy_from_slice(&5_u64.to_le_bytes());
             let end = bytes.len() - 4;
@@ -220,10 +219,10 @@ fn stored_keys_that_collide_are_refused() {
     }
 }
 
-/// Flows of two buckets with one slot each: of three flows one finds no room, however long it tries,
-/// and none of the others is lost for it.
+/// Three flows that share two buckets with one slot each: the third finds no room, and the failed
+/// walk loses neither of the others.
 #[test]
-fn a_walk_in_vain_is_undone() {
+fn a_failed_walk_is_undone() {
     let options = options(1 << 20, 9, &[("buckets", "1024")]);
     let mut table = build::<Key4>("cuckoo-1", &options);
     let mut flows = HashSet::new();

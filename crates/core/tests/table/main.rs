@@ -1,4 +1,4 @@
-//! Exact tables, and the states that they keep for each key, against plain maps.
+//! Exact tables, and the states that they keep for each key, checked against maps.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod arrays;
@@ -24,7 +24,7 @@ const INLINE: &str = "linear-table:layout=inline";
 /// Every exact table.
 const TABLES: [&str; 5] = ["linear-table", INLINE, "indirect-table", "cuckoo-1", "cuckoo-4"];
 
-/// A packet of the flow number `flow` with its bytes and the digest of its peer.
+/// A packet: the number of its flow, its bytes, and the digest of its peer.
 #[derive(Clone, Copy)]
 struct Packet {
     flow: u32,
@@ -50,7 +50,7 @@ fn info(name: &str) -> &'static Info {
     catalog::info(name.split(':').next().unwrap()).unwrap()
 }
 
-/// A summary of the algorithm, with the parameter that may stand behind its name.
+/// Builds a summary; `name` is an algorithm and optionally a parameter, as in [`INLINE`].
 fn try_build<K: FlowKey>(name: &str, options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
     let info = info(name);
     let given = info.parameters.iter().filter_map(|parameter| {
@@ -106,7 +106,7 @@ fn truth<K: FlowKey>(packets: &[Packet]) -> HashMap<Vec<u8>, Size> {
     sizes
 }
 
-/// What `flows` lists, by `for_each` and `get` alike.
+/// The flows of a summary, which `for_each` and `get` must list alike.
 fn listed<K: FlowKey>(summary: &dyn Summary<K>) -> HashMap<Vec<u8>, Size> {
     let flows = summary.answers().flows().unwrap();
     let (mut sizes, mut index) = (HashMap::new(), 0);
@@ -120,8 +120,8 @@ fn listed<K: FlowKey>(summary: &dyn Summary<K>) -> HashMap<Vec<u8>, Size> {
     sizes
 }
 
-/// The summary with its first counter of `packets`, which `bytes` follow, raised to where one more packet
-/// fills it.
+/// Raises the first counter of `packets` that is followed by `bytes`, so that one more packet fills
+/// it.
 fn nearly_full<K: FlowKey>(
     name: &str,
     options: &Options,
@@ -138,7 +138,7 @@ fn nearly_full<K: FlowKey>(
     decode(&stored, 4 << 20).unwrap().summary
 }
 
-/// The summary after a way through its stored form, which must not change it.
+/// Stores and decodes a summary, which must not change it.
 fn stored_and_back<K: FlowKey>(
     name: &str,
     options: &Options,

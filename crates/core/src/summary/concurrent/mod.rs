@@ -5,15 +5,15 @@
 //! by a compare-and-swap. An addition costs more than in a summary for each worker, since it waits
 //! until its cache line belongs to this core alone; the copies and their merge are saved.
 //!
-//! At the close of an epoch the counts move to an ordinary summary of the same shape, which answers,
-//! merges and is stored like any other. It holds what one worker would have counted: the same cells
-//! to the bit where their sums fit (unsigned cells also where they do not), and the same flows and
-//! sizes in a table with room.
+//! At the close of an epoch the counts move to an ordinary summary of the same shape, which
+//! answers, merges and is stored like any other. It holds what one worker would have counted: the
+//! same cells to the bit where their sums fit (unsigned cells also where they do not), and the same
+//! flows and sizes in a table with room.
 //!
-//! Counters have 64 bits here, while an ordinary summary counts packets in 32. The excess is cut off
-//! at the close and counted as saturated, as always. No 64-bit counter wraps: a batch is added only
-//! if the sum of all weights stays within 64 bits. Otherwise its weight is counted as saturated, and
-//! in a table as untracked.
+//! Counters have 64 bits here, while an ordinary summary counts packets in 32. The excess is cut
+//! off at the close and counted as saturated, as always. No 64-bit counter wraps: a batch is added
+//! only if the sum of all weights stays within 64 bits. Otherwise its weight is counted as
+//! saturated, and in a table as untracked.
 
 mod sums;
 mod table;

@@ -1,12 +1,12 @@
 //! A concurrent linear table: an entry for each flow, found by buckets that workers claim without a
 //! lock.
 //!
-//! An entry holds a flow's key and two counters. A worker that finds no entry of a key writes the key
-//! into an unused entry, and then claims the first empty bucket on the key's probe sequence by a
-//! compare-and-swap that publishes the entry's number. A bucket never changes after that. Two workers
-//! that bring the same key probe the same buckets: the second one finds the bucket taken, compares
-//! the key, and uses that entry, so no flow has two entries. The entry that it wrote in vain is its
-//! spare for the next new flow. No worker ever waits for another.
+//! An entry holds a flow's key and two counters. A worker that finds no entry of a key writes the
+//! key into an unused entry, and then claims the first empty bucket on the key's probe sequence by
+//! a compare-and-swap that publishes the entry's number. A bucket never changes after that. Two
+//! workers that bring the same key probe the same buckets: the second one finds the bucket taken,
+//! compares the key, and uses that entry, so no flow has two entries. The entry that it wrote in
+//! vain is its spare for the next new flow. No worker ever waits for another.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -24,12 +24,12 @@ use crate::terms::Size;
 
 /// The flows, and the ordinary table that they move to.
 ///
-/// Once all entries are taken, packets of further flows are untracked. The last entry may be a spare
-/// that a worker is about to leave; another worker then counts packets as untracked of a flow that
-/// finds room later. So the bounds of every flow include all untracked packets.
+/// Once all entries are taken, packets of further flows are untracked. The last entry may be a
+/// spare that a worker is about to leave; another worker then counts packets as untracked of a flow
+/// that finds room later. So the bounds of every flow include all untracked packets.
 ///
-/// Cost per packet: a cache line of buckets and one or two of entries, all prefetched, and two atomic
-/// additions. Two compare-and-swaps per batch, and two per flow. Memory in bytes: that of
+/// Cost per packet: a cache line of buckets and one or two of entries, all prefetched, and two
+/// atomic additions. Two compare-and-swaps per batch, and two per flow. Memory in bytes: that of
 /// [`AtomicFlows`] and of the ordinary table.
 struct AtomicTable<K: FlowKey> {
     digester: Digester,
@@ -142,8 +142,8 @@ impl AtomicSize {
 /// Entries beyond the number of flows: each worker may hold a spare one. The model has two workers.
 const SPARES: usize = if cfg!(all(loom, test)) { 2 } else { 64 };
 
-/// Probes for a flow at most. Of keys that do not collide on purpose, fewer than one in 10⁸ would need
-/// more in a full table.
+/// Probes for a flow at most. Of keys that do not collide on purpose, fewer than one in 10⁸ would
+/// need more in a full table.
 const MOST_PROBES: usize = 512;
 
 /// Buckets at least: with all spares in use nearly a fifth of them is still empty.
@@ -162,7 +162,8 @@ type Spare = Option<u32>;
 ///
 /// Memory in bytes: `4 × buckets + (flows + 64) × (size_of::<K>(), rounded up to 8, + 16)`.
 struct AtomicFlows<K> {
-    /// An entry's number, counted from 1, in the low bits, and bits of the digest above; 0 is empty.
+    /// An entry's number, counted from 1, in the low bits, and bits of the digest above; 0 is
+    /// empty.
     buckets: Column<AtomicU32>,
     /// Mask of a bucket's bits that hold the number.
     number: u32,
@@ -170,7 +171,8 @@ struct AtomicFlows<K> {
     entries: u32,
     /// Entries handed out to workers so far.
     given: AtomicU32,
-    /// Numbers, counted from 1, of spare entries that workers left at the end of a batch; 0 is none.
+    /// Numbers, counted from 1, of spare entries that workers left at the end of a batch; 0 is
+    /// none.
     spares: [AtomicU32; SPARES],
     keys: PhantomData<fn() -> K>,
 }
@@ -310,8 +312,8 @@ impl<K: FlowKey> AtomicFlows<K> {
         self.spares.iter().find_map(left)
     }
 
-    /// Leaves a spare entry to other batches. With more than [`SPARES`] workers it may be lost, and one
-    /// flow fewer finds room.
+    /// Leaves a spare entry to other batches. With more than [`SPARES`] workers it may be lost, and
+    /// one flow fewer finds room.
     fn leave(&self, spare: Spare) {
         if let Some(entry) = spare {
             let left =
@@ -370,8 +372,8 @@ mod model {
         Key16::from_canonical(&bytes).expect("it has the bytes of a key")
     }
 
-    /// Two workers each add one packet of their flows in turn, given as flow and digest, to a table of
-    /// `entries` entries. Returns the sizes of the flows, and the number of untracked packets.
+    /// Two workers each add one packet of their flows in turn, given as flow and digest, to a table
+    /// of `entries` entries. Returns the sizes of the flows, and the number of untracked packets.
     fn race(entries: usize, workers: [&'static [(u8, u64)]; 2]) -> (BTreeMap<u8, Size>, usize) {
         let flows = Arc::new(
             AtomicFlows::<Key16>::with_entries(4, entries, &Memory::unlimited())

@@ -8,8 +8,8 @@ use super::{Count, State};
 use crate::key::Detail;
 use crate::terms::Size;
 
-/// A counter, a counter of the packets that came back, the times of the first and the last packet, and
-/// the union of TCP flags: 48 bytes.
+/// A counter, a counter of the packets that came back, the times of the first and the last packet,
+/// and the union of TCP flags: 48 bytes.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub(crate) struct Detailed {

@@ -1,9 +1,9 @@
 //! A counter of distinct elements: a small Bloom filter (Simple, §4.2).
 //!
 //! An element that finds one of its three bits clear is certainly new, and is counted. So the count
-//! never exceeds the truth; of 129 elements it misses 1.2 on average, and none in one case of three.
-//! Once the filter is fuller, the number of set bits is the better estimate, until some 2365 elements
-//! have set all bits.
+//! never exceeds the truth; of 129 elements it misses 1.2 on average, and none in one case of
+//! three. Once the filter is fuller, the number of set bits is the better estimate, until some 2365
+//! elements have set all bits.
 
 use bytemuck::Zeroable;
 
@@ -19,8 +19,8 @@ const HASHES: u32 = 3;
 /// The estimate of a full filter, which no count exceeds.
 const MOST: u32 = 2366;
 
-/// Above this count the bits decide: the count misses one element in twenty here, four in ten of 1000,
-/// and never exceeds 1024.
+/// Above this count the bits decide: the count misses one element in twenty here, four in ten of
+/// 1000, and never exceeds 1024.
 const COUNTED: u32 = 256;
 
 /// Standard errors of the 95 % interval of a normal distribution.
@@ -42,8 +42,8 @@ impl Distinct {
     /// The largest spread that a filter can tell from a larger one.
     pub(crate) const MOST_SPREAD: u64 = MOST as u64 - 2;
 
-    /// The number of elements: the count while that is accurate, else by the bits; 0 only before the
-    /// first packet.
+    /// The number of elements: the count while that is accurate, else by the bits; 0 only before
+    /// the first packet.
     pub(crate) fn elements(&self) -> f64 {
         let fresh = f64::from(self.fresh);
         if self.fresh > COUNTED { self.by_bits().0.max(fresh) } else { fresh }
@@ -60,8 +60,9 @@ impl Distinct {
         self.bits.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// The estimate by the number of set bits, −m/k · ln(share of zero bits), and its standard error,
-    /// that of linear counting with k times as many elements. A full filter counts as one bit short.
+    /// The estimate by the number of set bits, −m/k · ln(share of zero bits), and its standard
+    /// error, that of linear counting with k times as many elements. A full filter counts as one
+    /// bit short.
     fn by_bits(&self) -> (f64, f64) {
         let (bits, hashes) = (f64::from(BITS), f64::from(HASHES));
         let load = (bits / f64::from((BITS - self.bits_set()).max(1))).ln();
@@ -69,13 +70,13 @@ impl Distinct {
     }
 
     /// The number of distinct elements of a key. Besides the packets counted here it has at most
-    /// `unseen` packets that never reached this filter, and `uncounted` ones that reached it after the
-    /// packet counter was full.
+    /// `unseen` packets that never reached this filter, and `uncounted` ones that reached it after
+    /// the packet counter was full.
     ///
-    /// The value is the estimate by the bits, but at least the count. The bounds are its 95 % interval,
-    /// limited to what is certain: an element sets at most three bits, and comes with a packet; each
-    /// unseen packet may bring another element. A full filter has only the certain bounds, without a
-    /// confidence.
+    /// The value is the estimate by the bits, but at least the count. The bounds are its 95 %
+    /// interval, limited to what is certain: an element sets at most three bits, and comes with a
+    /// packet; each unseen packet may bring another element. A full filter has only the certain
+    /// bounds, without a confidence.
     pub(crate) fn estimate(&self, unseen: u64, uncounted: u64) -> Estimate {
         let set = self.bits_set();
         let least = f64::from(set.div_ceil(HASHES));
@@ -114,8 +115,8 @@ impl State for Distinct {
         self.count.add(packets, bytes, element)
     }
 
-    /// It is unknown how many elements both have counted as new, so the bits decide, between the larger
-    /// count and the sum of both.
+    /// It is unknown how many elements both have counted as new, so the bits decide, between the
+    /// larger count and the sum of both.
     fn merge(&mut self, other: &Self) -> Size {
         for (word, other) in self.bits.iter_mut().zip(other.bits) {
             *word |= other;

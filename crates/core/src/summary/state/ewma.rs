@@ -1,9 +1,9 @@
 //! A forecast: an exponentially weighted moving average of a key's size (Simple, §4.2).
 //!
-//! After an epoch in which a key had size x, its forecast becomes ½x plus half the previous forecast;
-//! after the first epoch it is x. A key without packets whose forecast falls below half a packet (or
-//! byte) is dropped: its forecast is then 0, like that of a key never seen. Compared with an average
-//! that drops no key, no forecast differs by as much as 1.
+//! After an epoch in which a key had size x, its forecast becomes ½x plus half the previous
+//! forecast; after the first epoch it is x. A key without packets whose forecast falls below half a
+//! packet (or byte) is dropped: its forecast is then 0, like that of a key never seen. Compared
+//! with an average that drops no key, no forecast differs by as much as 1.
 
 use bytemuck::Zeroable;
 
@@ -20,7 +20,8 @@ const FORGET_BELOW: f64 = 0.5;
 
 /// What a summary knows of past epochs, besides the state of each key.
 ///
-/// A key that found no room in some epoch has too small a forecast. This tracks by how much at most.
+/// A key that found no room in some epoch has too small a forecast. This tracks by how much at
+/// most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Past {
     /// The measure of the forecast.
@@ -60,8 +61,8 @@ impl Past {
         (now > 0 || next >= FORGET_BELOW).then_some(next)
     }
 
-    /// Closes an epoch, after all keys did. `missed` is in no key's state; unless `partial`, all of it
-    /// belongs to keys that found no room.
+    /// Closes an epoch, after all keys did. `missed` is in no key's state; unless `partial`, all of
+    /// it belongs to keys that found no room.
     pub(crate) fn next_epoch(&mut self, missed: Size, partial: bool) {
         let missed = missed.by(self.by);
         self.forecast = self.next(self.forecast, missed).unwrap_or(0.0);
@@ -70,8 +71,8 @@ impl Past {
         self.started = true;
     }
 
-    /// Records that a key loses its state, and thus its past, to another key. Another part of its past
-    /// may be kept elsewhere.
+    /// Records that a key loses its state, and thus its past, to another key. Another part of its
+    /// past may be kept elsewhere.
     pub(crate) fn lose(&mut self, state: &Ewma) {
         self.before = self.before.saturating_add(state.before);
         self.partial |= state.before > 0;

@@ -1,8 +1,8 @@
 //! The state that a table or an array keeps for each key.
 //!
-//! Every state counts packets and bytes ([`Count`]). [`Distinct`] also counts distinct elements, [`Ewma`]
-//! forecasts, [`Detailed`] records when and how a flow was seen, and [`Padded`] only takes more bytes.
-//! Tables and arrays are generic over the state, so they pay only for what they keep.
+//! Every state counts packets and bytes ([`Count`]). [`Distinct`] also counts distinct elements,
+//! [`Ewma`] forecasts, [`Detailed`] records when and how a flow was seen, and [`Padded`] only takes
+//! more bytes. Tables and arrays are generic over the state, so they pay only for what they keep.
 
 mod detailed;
 mod distinct;
@@ -68,8 +68,8 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
         let _ = past;
         false
     }
-    /// Whether the state's weight exceeds `limit`: its size in this measure, its forecast, or its number
-    /// of distinct elements.
+    /// Whether the state's weight exceeds `limit`: its size in this measure, its forecast, or its
+    /// number of distinct elements.
     #[inline(always)]
     fn outweighs(&self, limit: f64, by: Measure) -> bool {
         // For integers, exceeding the limit and exceeding its integer part are the same.
@@ -162,8 +162,8 @@ impl State for Count {
 /// §4.1).
 ///
 /// The paper fills the padding with the first bytes of the latest packet. Here each packet fills it
-/// with the number of packets: the same stores, but independent of the order of packets. It carries no
-/// information, so it is not in the stored form.
+/// with the number of packets: the same stores, but independent of the order of packets. It carries
+/// no information, so it is not in the stored form.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub(crate) struct Padded<const WORDS: usize> {
@@ -351,8 +351,8 @@ macro_rules! with_state {
 }
 pub(crate) use with_state;
 
-/// The `laws` of a summary with the state of these parameters: an update that sums up several packets
-/// has lost their elements and times.
+/// The `laws` of a summary with the state of these parameters: an update that sums up several
+/// packets has lost their elements and times.
 pub(crate) fn laws(laws: Laws, parameters: &Parameters) -> Laws {
     let state = parameters.get(STATE.name);
     let each = matches!(state, Some(Distinct::NAME | Detailed::NAME));

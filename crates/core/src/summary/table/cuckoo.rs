@@ -1,9 +1,9 @@
 //! Cuckoo hashing: each key has two buckets. A new key may move other keys to their second bucket.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
-//! in software" (SOSR 2018), §3.2, with one slot per bucket and with four. As in DPDK's table, which
-//! the paper follows, a slot holds a flow's number and a tag, so that a move copies four bytes; there
-//! is nothing for deletions.
+//! in software" (SOSR 2018), §3.2, with one slot per bucket and with four. As in DPDK's table,
+//! which the paper follows, a slot holds a flow's number and a tag, so that a move copies four
+//! bytes; there is nothing for deletions.
 
 use std::hint::select_unpredictable;
 
@@ -19,15 +19,15 @@ use super::ExactTable;
 use super::layout::{Index, Records};
 use crate::key::FlowKey;
 
-/// Flows that a new key moves at most. With four slots per bucket, a walk takes 3 steps on average up
-/// to a load of 95 %; with one slot, walks get long near a load of one half.
+/// Flows that a new key moves at most. With four slots per bucket, a walk takes 3 steps on average
+/// up to a load of 95 %; with one slot, walks get long near a load of one half.
 const MOST_STEPS: usize = 512;
 
 /// The same while a stored summary is read, whose flows all had room, within the step budget.
 const DECODE_STEPS: usize = 1 << 18;
 
-/// Walks that may fail at first. After these, each packet without room earns a few steps, so that an
-/// untracked flow with many packets costs a walk only now and then.
+/// Walks that may fail at first. After these, each packet without room earns a few steps, so that
+/// an untracked flow with many packets costs a walk only now and then.
 const FAILED_WALKS: usize = 64;
 const STEPS_EARNED: usize = 4;
 
@@ -51,7 +51,8 @@ const STEPS_EARNED: usize = 4;
 /// ```
 pub struct Cuckoo1;
 
-/// The exact table `cuckoo-4`: cuckoo hashing with four slots per bucket, at most 95 % of them full.
+/// The exact table `cuckoo-4`: cuckoo hashing with four slots per bucket, at most 95 % of them
+/// full.
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
@@ -149,8 +150,8 @@ fn build<K: FlowKey, const SLOTS: usize>(
         ExactTable::<K, S, Records<K, S, Cuckoo<SLOTS>>>::build(options, most))
 }
 
-/// The index of the cuckoo tables. A slot holds a flow's number, counted from 1, in as many low bits as
-/// the largest number needs, and bits of the digest above; 0 is empty.
+/// The index of the cuckoo tables. A slot holds a flow's number, counted from 1, in as many low
+/// bits as the largest number needs, and bits of the digest above; 0 is empty.
 struct Cuckoo<const SLOTS: usize> {
     buckets: Zeroed<[u32; SLOTS]>,
     /// Mask of a slot's bits that hold the number.
@@ -191,9 +192,9 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         }
     }
 
-    /// Inserts the flow into its second bucket, which is full. A random flow of that bucket moves to its
-    /// other bucket, and so on until one finds an empty slot; returns the number of steps. After
-    /// `steps` without success it moves all flows back, if the walk recorded that many.
+    /// Inserts the flow into its second bucket, which is full. A random flow of that bucket moves
+    /// to its other bucket, and so on until one finds an empty slot; returns the number of steps.
+    /// After `steps` without success it moves all flows back, if the walk recorded that many.
     #[cold]
     #[inline(never)]
     fn walk(

@@ -1,9 +1,9 @@
 //! IndirectTable: linear probing over keys, which hold the numbers of their states.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
-//! in software" (SOSR 2018), §4.2 ("LinearPtr"). Probes read keys alone, however large the states are;
-//! a state costs one more cache line. States are in the order of arrival, so that only memory in
-//! proportion to the flows is touched.
+//! in software" (SOSR 2018), §4.2 ("LinearPtr"). Probes read keys alone, however large the states
+//! are; a state costs one more cache line. States are in the order of arrival, so that only memory
+//! in proportion to the flows is touched.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};

@@ -15,11 +15,12 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
 {
     /// The value of the parameter `layout`; `None` for the default.
     const NAME: Option<&'static str> = None;
-    /// Whether flows stay in their buckets, which count as empty while the state is. Then a flow that
-    /// found no room finds none later in the epoch, and no flow is kept without a packet.
+    /// Whether flows stay in their buckets, which count as empty while the state is. Then a flow
+    /// that found no room finds none later in the epoch, and no flow is kept without a packet.
     const IN_BUCKETS: bool = false;
 
-    /// Bytes per bucket of a full table, its flows included, if each flow takes `more` bytes elsewhere.
+    /// Bytes per bucket of a full table, its flows included, if each flow takes `more` bytes
+    /// elsewhere.
     fn bytes_per_bucket(more: usize) -> usize;
     /// Reserves `buckets` buckets, a power of two.
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError>;
@@ -35,14 +36,15 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     fn key(&self, flow: usize) -> &K;
     fn state(&self, flow: usize) -> &S;
     fn state_mut(&mut self, flow: usize) -> &mut S;
-    /// Whether the table is not growing right now. `STABLE` tells so to searches, which are shorter then.
+    /// Whether the table is not growing right now. `STABLE` tells so to searches, which are shorter
+    /// then.
     fn is_stable(&self) -> bool {
         true
     }
     /// Prefetches the cache lines that [`Self::guess`] reads.
     fn prefetch<const STABLE: bool>(&self, digest: u64);
-    /// The number of the flow that probably has this key, whose state is prefetched; an unused number
-    /// if there is none.
+    /// The number of the flow that probably has this key, whose state is prefetched; an unused
+    /// number if there is none.
     fn guess<const STABLE: bool>(&self, key: K, digest: u64) -> usize;
     /// The state of the guessed flow, if it has this key.
     fn guessed(&mut self, guess: usize, key: K) -> Option<&mut S>;
@@ -95,8 +97,9 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
     fn guess<const STABLE: bool>(&self, digest: u64) -> usize;
     /// The flow of this digest that `is` accepts.
     fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize>;
-    /// Inserts the number of a new flow; returns whether it found room. `digest_of` gives the digests of
-    /// earlier flows, and `ahead` prefetches what it reads. As to `budget` see [`Layout::insert`].
+    /// Inserts the number of a new flow; returns whether it found room. `digest_of` gives the
+    /// digests of earlier flows, and `ahead` prefetches what it reads. As to `budget` see
+    /// [`Layout::insert`].
     fn insert(
         &mut self,
         digest: u64,
@@ -105,8 +108,8 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
         digest_of: impl Fn(usize) -> u64,
         budget: Option<&mut StepBudget>,
     ) -> bool;
-    /// Renumbers all flows: `flows` has their digests and new numbers in the order of the old ones. A
-    /// new number is never larger than the old one; `None` removes the flow.
+    /// Renumbers all flows: `flows` has their digests and new numbers in the order of the old ones.
+    /// A new number is never larger than the old one; `None` removes the flow.
     fn renumber(&mut self, flows: impl Iterator<Item = (u64, Option<usize>)>);
     /// Removes all flows, which have these `digests`.
     fn clear(&mut self, digests: impl ExactSizeIterator<Item = u64>);

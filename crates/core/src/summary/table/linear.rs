@@ -1,11 +1,11 @@
 //! LinearTable: open addressing with linear probing.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
-//! in software" (SOSR 2018), §3. `layout=inline` is the paper's table: keys and states in the buckets.
-//! By default flows are an array in the order of arrival, and the buckets are an index of their
-//! numbers. So only memory in proportion to the flows is touched, the large flows, which mostly come
-//! first, are together in few cache lines, a visit of all flows is sequential, and growth moves no
-//! flow. Probes then compare a group of buckets at once.
+//! in software" (SOSR 2018), §3. `layout=inline` is the paper's table: keys and states in the
+//! buckets. By default flows are an array in the order of arrival, and the buckets are an index of
+//! their numbers. So only memory in proportion to the flows is touched, the large flows, which
+//! mostly come first, are together in few cache lines, a visit of all flows is sequential, and
+//! growth moves no flow. Probes then compare a group of buckets at once.
 
 use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 
@@ -22,9 +22,10 @@ use crate::key::FlowKey;
 
 /// The exact table `linear-table`: linear probing, at most three quarters of the buckets full.
 ///
-/// Cost per packet: a cache line of the index and one of the flows, both prefetched; inline mostly one.
-/// Memory in bytes, with `record` for `size_of::<K>() + 12` of counters, rounded up to the key's
-/// alignment: `4 × buckets + 3/4 × buckets × record`; inline `buckets × record + 3/4 × buckets × 4`.
+/// Cost per packet: a cache line of the index and one of the flows, both prefetched; inline mostly
+/// one. Memory in bytes, with `record` for `size_of::<K>() + 12` of counters, rounded up to the
+/// key's alignment: `4 × buckets + 3/4 × buckets × record`; inline `buckets × record + 3/4 ×
+/// buckets × 4`.
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
@@ -115,40 +116,43 @@ impl Describe for LinearTable {
     }
 }
 
-/// Buckets of a group, which one instruction compares: half a cache line. If half of all buckets are
-/// occupied, one group in twenty is full.
+/// Buckets of a group, which one instruction compares: half a cache line. If half of all buckets
+/// are occupied, one group in twenty is full.
 const GROUP: usize = 8;
 
-/// Groups of a segment, which has 256 buckets. In a full table a segment has 192 flows on average; one
-/// in 200,000 is a flow or two short of room (with 128 buckets, one in a thousand would be). Larger
-/// segments would make searches longer among flows that collide on purpose.
+/// Groups of a segment, which has 256 buckets. In a full table a segment has 192 flows on average;
+/// one in 200,000 is a flow or two short of room (with 128 buckets, one in a thousand would be).
+/// Larger segments would make searches longer among flows that collide on purpose.
 const SEGMENT: usize = 32;
 
-/// New flows per split while the index doubles. Doubling starts with `128 n` flows in `n` segments, so
-/// the last segment splits at `192 n` flows at the latest: as many per segment as in a full table.
+/// New flows per split while the index doubles. Doubling starts with `128 n` flows in `n` segments,
+/// so the last segment splits at `192 n` flows at the latest: as many per segment as in a full
+/// table.
 const FLOWS: usize = 64;
 
-/// Segments split ahead of each batch, enough for 256 new flows: so no flow of the batch waits for one.
+/// Segments split ahead of each batch, enough for 256 new flows: so no flow of the batch waits for
+/// one.
 const SPLITS: usize = BATCH_PACKETS / FLOWS;
 
-/// The index of [`LinearTable`]: linear hashing (Litwin, VLDB 1980) over segments, and linear probing
-/// by groups within them.
+/// The index of [`LinearTable`]: linear hashing (Litwin, VLDB 1980) over segments, and linear
+/// probing by groups within them.
 ///
 /// A bucket holds a flow's number, counted from 1, in as many low bits as the largest number needs,
-/// and bits of the digest above; 0 is empty. The low bits of the digest choose a group. If it is full,
-/// the flow goes to the next group of the segment that is not. Groups fill from their first bucket on.
+/// and bits of the digest above; 0 is empty. The low bits of the digest choose a group. If it is
+/// full, the flow goes to the next group of the segment that is not. Groups fill from their first
+/// bucket on.
 ///
-/// The index begins with one segment, and doubles when half of its buckets are occupied, one segment
-/// after the other. A split moves the 128 to 192 flows of a segment to it and to a new one, by one more
-/// bit of their digests. It takes some 5 µs, and no batch waits for more than five. A search never
-/// leaves its segment: at most 32 groups. A flow whose segment is full finds no room. Between two
-/// doublings a mask alone chooses the group.
+/// The index begins with one segment, and doubles when half of its buckets are occupied, one
+/// segment after the other. A split moves the 128 to 192 flows of a segment to it and to a new one,
+/// by one more bit of their digests. It takes some 5 µs, and no batch waits for more than five. A
+/// search never leaves its segment: at most 32 groups. A flow whose segment is full finds no room.
+/// Between two doublings a mask alone chooses the group.
 pub(in crate::summary) struct Segments {
     buckets: Zeroed<u32>,
     /// Groups in use; all others are empty.
     used: usize,
-    /// Mask of the digest's bits that choose a group; without its highest bit where that group is not
-    /// in use yet.
+    /// Mask of the digest's bits that choose a group; without its highest bit where that group is
+    /// not in use yet.
     bits: usize,
     /// Mask of a bucket's bits that hold the number.
     number: u32,
@@ -352,8 +356,8 @@ impl Index for Segments {
         }
     }
 
-    /// Shrinks the index to the size for as many flows as it held. So a clear costs in proportion to
-    /// recent flows, however many there were once.
+    /// Shrinks the index to the size for as many flows as it held. So a clear costs in proportion
+    /// to recent flows, however many there were once.
     fn clear(&mut self, digests: impl ExactSizeIterator<Item = u64>) {
         self.groups_mut().fill([0; GROUP]);
         self.begin(digests.len());
@@ -387,8 +391,8 @@ mod tests {
         remix(remix(flow as u64, 1), 2)
     }
 
-    /// While a million flows are inserted, none of them moves more flows than a segment has, and all are
-    /// found.
+    /// While a million flows are inserted, none of them moves more flows than a segment has, and
+    /// all are found.
     #[test]
     fn growing_moves_no_more_than_a_segment_at_once() {
         let mut index = Segments::new(1 << 21, &Memory::unlimited()).unwrap();
@@ -409,8 +413,8 @@ mod tests {
         assert!((1_000_000..1_100_000).all(|flow| index.find(digest(flow), |_| false).is_none()));
     }
 
-    /// A batch of new flows waits for at most one split per 64 flows and one more, and each doubling
-    /// ends before its last segment has more flows than those of a full table.
+    /// A batch of new flows waits for at most one split per 64 flows and one more, and each
+    /// doubling ends before its last segment has more flows than those of a full table.
     #[test]
     fn a_batch_waits_for_few_splits() {
         let mut index = Segments::new(1 << 21, &Memory::unlimited()).unwrap();

@@ -69,8 +69,8 @@ fn buckets(options: &Options, most: u64, per_bucket: usize) -> Result<usize, Bui
 }
 
 impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
-    /// Builds a table of as many buckets as its parameters say, or as fit into its memory, `most` at
-    /// most.
+    /// Builds a table of as many buckets as its parameters say, or as fit into its memory, `most`
+    /// at most.
     fn build(options: &Options, most: u64) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(Box::new(Self::new(options, most)?))
     }
@@ -132,8 +132,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         guesses
     }
 
-    /// Counts packets up to the first one whose guess is wrong, and returns how many: a loop without
-    /// calls, so that all locals stay in registers.
+    /// Counts packets up to the first one whose guess is wrong, and returns how many: a loop
+    /// without calls, so that all locals stay in registers.
     #[inline(always)]
     fn run(
         &mut self,
@@ -218,7 +218,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         self.layout.find_or_insert(key, digest, &self.digester)
     }
 
-    /// Counts packets of a flow that found no room. It may find some later in layouts that move flows.
+    /// Counts packets of a flow that found no room. It may find some later in layouts that move
+    /// flows.
     fn miss(&mut self, size: Size) {
         if self.untracked == Size::default() {
             self.complete = self.next_flow();
@@ -366,8 +367,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
         self
     }
 
-    /// Sizes stay exact if neither table was full. Otherwise packets that are untracked in `other` may
-    /// belong to flows of this table, whose upper bounds include them.
+    /// Sizes stay exact if neither table was full. Otherwise packets that are untracked in `other`
+    /// may belong to flows of this table, whose upper bounds include them.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         let untracked = self.untracked + other.untracked;
@@ -444,8 +445,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
         self.forget_epoch();
     }
 
-    /// Flows stay, without packets, if at least half of them had some: most will come again, and the
-    /// others cost little.
+    /// Flows stay, without packets, if at least half of them had some: most will come again, and
+    /// the others cost little.
     fn next_part(&mut self) {
         if S::LASTING {
             return self.next_epoch();

@@ -19,8 +19,8 @@ use crate::key::FlowKey;
 const FULL_NUMERATOR: usize = 3;
 const FULL_DENOMINATOR: usize = 4;
 
-/// Probes for a key at most. Of keys that do not collide on purpose, fewer than one in 10⁸ would need
-/// more in a full table.
+/// Probes for a key at most. Of keys that do not collide on purpose, fewer than one in 10⁸ would
+/// need more in a full table.
 const MOST_PROBES: usize = 512;
 
 /// Probes of a guess.
@@ -117,8 +117,8 @@ impl<B: Bucket> Probed<B> {
         self.bucket(key, digest).filter(|bucket| !self.buckets[*bucket].is_empty())
     }
 
-    /// As [`Self::find`], but gives up after a few probes: most keys are near their first bucket. Which
-    /// of the first two buckets has the key is unpredictable, so no branch decides it.
+    /// As [`Self::find`], but gives up after a few probes: most keys are near their first bucket.
+    /// Which of the first two buckets has the key is unpredictable, so no branch decides it.
     #[inline(always)]
     pub(super) fn guess(&self, key: B::Key, digest: u64) -> Option<usize> {
         let (first, second) = (self.home(digest), self.home(digest.wrapping_add(1)));
@@ -140,8 +140,8 @@ impl<B: Bucket> Probed<B> {
         true
     }
 
-    /// Keeps the items that `stays` accepts, in their order; it is given the index that each item would
-    /// then have.
+    /// Keeps the items that `stays` accepts, in their order; it is given the index that each item
+    /// would then have.
     ///
     /// Each item moves to where it would be if the others had never come. Items that it probes past
     /// came earlier, and so are in their final buckets already.
@@ -194,11 +194,11 @@ impl<K: FlowKey, S: State> Bucket for Entry<K, S> {
     }
 }
 
-/// Keys and states in the buckets of linear probing, as in the papers. A flow's number is that of its
-/// bucket.
+/// Keys and states in the buckets of linear probing, as in the papers. A flow's number is that of
+/// its bucket.
 ///
-/// The table does not grow: flows would get new numbers in the middle of a batch, which uses the old
-/// ones; and the papers' tables have a fixed size.
+/// The table does not grow: flows would get new numbers in the middle of a batch, which uses the
+/// old ones; and the papers' tables have a fixed size.
 pub(in crate::summary) struct Inline<K, S>(Probed<Entry<K, S>>);
 
 impl<K: FlowKey, S: State> Layout<K, S> for Inline<K, S> {
