@@ -13,10 +13,10 @@ use super::super::codec::StepBudget;
 use super::super::remix::remix;
 use super::super::state::{self, Kind, with_state};
 use super::super::{
-    BuildError, Describe, Info, Laws, Memory, Merge, Options, Parameter, Parameters, Summary,
+    BuildError, Describe, Info, Laws, Memory, Options, Parameter, Parameters, Summary,
 };
-use super::ExactTable;
 use super::layout::{Index, Records};
+use super::{ExactTable, LAWS};
 use crate::key::FlowKey;
 
 /// Flows that a new key moves at most. With four slots per bucket, a walk takes 3 steps on average
@@ -86,14 +86,7 @@ impl Describe for Cuckoo1 {
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "4 x buckets + 1/2 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
         forms: state::TABLE_FORMS,
-        laws: Laws {
-            flows: true,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            merge: Merge::Equal,
-            ..Laws::NONE
-        },
+        laws: LAWS,
     };
 
     fn laws(parameters: &Parameters) -> Laws {
@@ -117,14 +110,7 @@ impl Describe for Cuckoo4 {
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "16 x buckets + 61/16 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
         forms: state::TABLE_FORMS,
-        laws: Laws {
-            flows: true,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            merge: Merge::Equal,
-            ..Laws::NONE
-        },
+        laws: LAWS,
     };
 
     fn laws(parameters: &Parameters) -> Laws {

@@ -10,12 +10,10 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::StepBudget;
 use super::super::state::{self, Kind, State, with_state};
-use super::super::{
-    BuildError, Describe, Info, Laws, Memory, Merge, Options, Parameter, Parameters, Summary,
-};
-use super::ExactTable;
+use super::super::{BuildError, Describe, Info, Laws, Memory, Options, Parameters, Summary};
 use super::layout::Layout;
-use super::probing::{Bucket, Probed};
+use super::probing::{BUCKETS, Bucket, Probed};
+use super::{ExactTable, LAWS};
 use crate::key::FlowKey;
 
 /// The exact table `indirect-table`: linear probing over keys, with states in a second array.
@@ -42,26 +40,11 @@ impl Describe for IndirectTable {
         name: "indirect-table",
         idea: "exact hash table, linear probing over keys, with states in a second array",
         paper: "Simple (SOSR 2018), section 4.2",
-        parameters: &[
-            Parameter {
-                name: "buckets",
-                help: "number of buckets, a power of two, of which three quarters can hold a \
-                       flow (default: what fits into the memory)",
-            },
-            state::STATE,
-            state::PADDING,
-        ],
+        parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "buckets x (key + 4, rounded up to 4 or 8) \
                  + 3/4 x buckets x (4 + state of 12 or more)",
         forms: state::TABLE_FORMS,
-        laws: Laws {
-            flows: true,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            merge: Merge::Equal,
-            ..Laws::NONE
-        },
+        laws: LAWS,
     };
 
     fn laws(parameters: &Parameters) -> Laws {

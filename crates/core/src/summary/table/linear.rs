@@ -12,11 +12,11 @@ use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 use super::super::codec::StepBudget;
 use super::super::state::{self, Count, Kind, PADDING, STATE, with_state};
 use super::super::{
-    BuildError, Describe, Info, Laws, Memory, Merge, Options, Parameter, Parameters, Summary,
+    BuildError, Describe, Info, Laws, Memory, Options, Parameter, Parameters, Summary,
 };
-use super::ExactTable;
 use super::layout::{Index, Records};
-use super::probing::Inline;
+use super::probing::{BUCKETS, Inline};
+use super::{ExactTable, LAWS};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
 
@@ -68,11 +68,7 @@ impl Describe for LinearTable {
         idea: "exact hash table, linear probing, with flows in order of arrival or in the buckets",
         paper: "Simple (SOSR 2018), section 3",
         parameters: &[
-            Parameter {
-                name: "buckets",
-                help: "number of buckets, a power of two, of which three quarters can hold a \
-                       flow (default: what fits into the memory)",
-            },
+            BUCKETS,
             Parameter {
                 name: "layout",
                 help: "place of keys and states: records (in order of arrival behind an index; \
@@ -85,14 +81,7 @@ impl Describe for LinearTable {
         memory: "4 x buckets + 3/4 x buckets x record; record: key + state (12 or more), rounded \
                  up to 4 or 8; layout=inline: buckets x (record + 3)",
         forms: state::TABLE_FORMS,
-        laws: Laws {
-            flows: true,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            merge: Merge::Equal,
-            ..Laws::NONE
-        },
+        laws: LAWS,
     };
 
     fn laws(parameters: &Parameters) -> Laws {

@@ -18,7 +18,10 @@ use flowgauge_kernel::{Digester, Zeroed};
 use super::codec::{DecodeError, Reader, StepBudget, Writer};
 use super::ingest::{Basis, twin};
 use super::state::{self, Past, State};
-use super::{Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Options, Setting, Summary};
+use super::{
+    Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Laws, Merge, Options, Setting,
+    Summary,
+};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::terms::Size;
@@ -28,6 +31,16 @@ pub use indirect::IndirectTable;
 pub(super) use layout::Layout;
 pub use linear::LinearTable;
 pub(super) use linear::{Counts, LAYOUTS, Linear, MOST_BUCKETS};
+
+/// The laws of all exact tables.
+const LAWS: Laws = Laws {
+    flows: true,
+    commutable: true,
+    aggregatable: true,
+    sizes: true,
+    merge: Merge::Equal,
+    ..Laws::NONE
+};
 
 /// An exact state for each flow. Once the table is full, packets of new flows are untracked.
 ///

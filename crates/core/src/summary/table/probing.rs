@@ -10,9 +10,16 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::StepBudget;
 use super::super::state::State;
-use super::super::{BuildError, Memory};
+use super::super::{BuildError, Memory, Parameter};
 use super::layout::{Entry, Layout};
 use crate::key::FlowKey;
+
+/// The parameter `buckets` of tables with linear probing.
+pub(super) const BUCKETS: Parameter = Parameter {
+    name: "buckets",
+    help: "number of buckets, a power of two, of which three quarters can hold a flow (default: \
+           what fits into the memory)",
+};
 
 /// The highest load factor. At 3/4 a search for a missing key takes 8 probes on average; at 7/8 it
 /// would take 32, which an attacker who fills the table would exploit.
