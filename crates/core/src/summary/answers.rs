@@ -129,12 +129,42 @@ pub trait Flows {
 }
 
 /// Sizes of given flows.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
+///
+/// let mut array = catalog::build::<Key4>("count-array", &Options::new(1 << 20, 1))?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// array.ingest(&mut batch);
+/// let size = array.answers().size().unwrap().estimate(&[10, 0, 0, 1]);
+/// assert_eq!(size.packets.unwrap().value, 1.0);
+/// assert_eq!(size.bytes, None, "the default is to count packets");
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait SizeQuery {
     /// The size of the flow with this canonical key.
     fn estimate(&self, key: &[u8]) -> SizeEstimate;
 }
 
 /// When and how given flows were seen.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
+///
+/// let options = Options::new(1 << 20, 1).with([("state", "detail")]);
+/// let mut table = catalog::build::<Key4>("linear-table", &options)?;
+/// let mut batch = Batch::new();
+/// for time_ns in [1_000_000_000, 3_500_000_000] {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, time_ns);
+/// }
+/// table.ingest(&mut batch);
+/// let seen = table.answers().details().unwrap().seen(&[10, 0, 0, 1]).unwrap();
+/// assert_eq!(seen.seconds(), 2.5);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Details {
     /// The details of the flow with this canonical key; `None` if it has no packet.
     fn seen(&self, key: &[u8]) -> Option<Seen>;
@@ -170,6 +200,24 @@ impl Seen {
 }
 
 /// Flows that a summary can name.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
+///
+/// let mut counter = catalog::build::<Key4>("space-saving", &Options::new(1 << 16, 1))?;
+/// let mut batch = Batch::new();
+/// for _ in 0..100 {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
+/// }
+/// counter.ingest(&mut batch);
+/// let mut named = Vec::new();
+/// counter.answers().candidates().unwrap().for_each(&mut |key, size| {
+///     named.push((key.as_bytes().to_vec(), size.packets.unwrap().value));
+/// });
+/// assert_eq!(named, [(vec![10, 0, 0, 1], 100.0)]);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Candidates {
     /// Visits the candidates in any order.
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate));
@@ -184,6 +232,24 @@ pub trait Candidates {
 }
 
 /// Addresses with their number of distinct elements (peers): superspreaders.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
+///
+/// let options = Options { spread: 10, ..Options::new(1 << 20, 1).with([("state", "distinct")]) };
+/// let mut table = catalog::build::<Key4>("linear-table", &options)?;
+/// let (source, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// for peer in 1..=20_u64 {
+///     let digest = peer.wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes();
+///     batch.push_with_element(source, 64, 0, digest);
+/// }
+/// table.ingest(&mut batch);
+/// let mut found = Vec::new();
+/// table.answers().spread().unwrap().for_each(&mut |_, peers| found.push(peers));
+/// assert!(found[0].low <= 20.0 && 20.0 <= found[0].high);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Spread {
     /// Visits the addresses that may have more than the options' `spread` elements, in any order.
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate));
@@ -193,6 +259,22 @@ pub trait Spread {
 
 /// Weights of address prefixes, by the nodes of a hierarchy. A node is a pair of prefix lengths: of
 /// the source (or of the only address) and of the destination.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
+///
+/// let mut counter = catalog::build::<Key4>("mst", &Options::new(1 << 20, 1))?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 2]).unwrap(), 64, 0);
+/// counter.ingest(&mut batch);
+/// let prefixes = counter.answers().prefixes().unwrap();
+/// let node = prefixes.nodes().iter().position(|node| *node == (24, 0)).unwrap();
+/// let weight = prefixes.estimate(node, &[10, 0, 0, 0]);
+/// assert!(weight.low <= 2.0 && 2.0 <= weight.high);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Prefixes {
     /// The measure of the weights.
     fn measure(&self) -> Measure;
@@ -213,6 +295,22 @@ pub trait Prefixes {
 }
 
 /// Flows with a forecast of their size.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
+///
+/// let options = Options::new(1 << 20, 1).with([("state", "ewma")]);
+/// let mut table = catalog::build::<Key4>("linear-table", &options)?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
+/// table.ingest(&mut batch);
+/// table.next_epoch();
+/// let mut found = Vec::new();
+/// table.answers().forecasts().unwrap().for_each(&mut |_, forecast| found.push(forecast));
+/// assert_eq!((found[0].forecast.unwrap().value, found[0].now.value), (1.0, 0.0));
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Forecasts {
     /// Visits all flows with a size in this epoch or a forecast, in the summary's measure, in any
     /// order.
@@ -232,6 +330,23 @@ pub struct Forecast {
 
 /// The cells of a linear sketch. Sums, differences and averages of cells over epochs are the cells
 /// of a sketch of the sums, differences and averages of the flows' sizes.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
+///
+/// let mut sketch = catalog::build::<Key4>("k-ary", &Options::new(1 << 20, 1))?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
+/// sketch.ingest(&mut batch);
+/// let cells = sketch.answers().cells().unwrap();
+/// let mut sum = vec![0.0; cells.len()];
+/// cells.read(&mut sum);
+/// sum.iter_mut().for_each(|cell| *cell *= 3.0);
+/// cells.seal(&mut sum);
+/// assert!((cells.estimate(&sum, &[10, 0, 0, 1]).value - 3.0).abs() < 0.01);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Cells {
     /// The measure of the cells.
     fn measure(&self) -> Measure;
@@ -278,6 +393,22 @@ pub enum QuantileOf {
 }
 
 /// Quantiles of flows or packets.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
+///
+/// let options = Options::new(1 << 20, 1).with([("of", "size")]);
+/// let mut sketch = catalog::build::<Key4>("kll", &options)?;
+/// let mut batch = Batch::new();
+/// for bytes in [64, 128, 512, 1500] {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), bytes, 0);
+/// }
+/// sketch.ingest(&mut batch);
+/// let sizes = sketch.answers().quantiles().unwrap();
+/// assert_eq!((sizes.count(), sizes.rank(128.0), sizes.largest()), (4, 0.5, 1500.0));
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Quantiles {
     /// What is ranked.
     fn of(&self) -> QuantileOf;

@@ -370,6 +370,15 @@ impl Parameters {
 const MOST_ITEMS: u64 = 1 << 32;
 
 /// Why a summary cannot be built. Boxed to one word, since most code only passes it on.
+///
+/// ```
+/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::{catalog, summary::BuildErrorKind, summary::Options};
+///
+/// let options = Options::new(1 << 20, 1).with([("columns", 1000)]);
+/// let error = catalog::build::<Key4>("count-array", &options).err().unwrap();
+/// assert!(matches!(error.kind(), BuildErrorKind::OutOfRange { name: "columns", .. }));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct BuildError(Box<BuildErrorKind>);
