@@ -13,9 +13,7 @@ use crate::accelerator::{
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
 use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
-use crate::summary::counter::{
-    MisraGries, NetFlow, SharedCounters, SketchVisor, SpaceSaving, StreamSummary,
-};
+use crate::summary::counter::{Csm, MisraGries, NetFlow, SketchVisor, SpaceSaving, StreamSummary};
 use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
 use crate::summary::hierarchy::{Mst, Rhhh};
 use crate::summary::instant::{InstaMeasure, Rcc};
@@ -104,7 +102,7 @@ catalog![
     StreamSummary,
     MisraGries,
     SketchVisor,
-    SharedCounters,
+    Csm,
     NetFlow,
     Rcc,
     InstaMeasure,
@@ -146,8 +144,8 @@ macro_rules! accelerators {
         /// Every accelerator, in the order of `flowgauge list`.
         pub const ACCELERATORS: &[AcceleratorInfo] = &[$(<$accelerator as Accelerate>::INFO),*];
 
-        /// Whether the accelerator called `name` is sound, with these parameters, before a summary with
-        /// these laws.
+        /// Whether the accelerator called `name` is sound, with these parameters, before a summary
+        /// with these laws.
         ///
         /// # Errors
         /// When it is not, with the reason.

@@ -1,10 +1,11 @@
-//! Randomized counter sharing: each flow spreads its packets over many counters that it shares.
+//! Randomized counter sharing (CSM): each flow spreads its packets over many counters, which other
+//! flows use too.
 //!
 //! Paper: Li, Chen, Ling, "Fast and compact per-flow traffic measurement through randomized counter
-//! sharing" (INFOCOM 2011), §4: the counter-sum estimation. A packet adds to a random one of the l
-//! counters of its flow, out of m; the flow's size is the sum of its counters less what other flows
-//! add to any l counters on average, l N/m. One counter is touched for each packet, but to estimate
-//! takes l of them: keys are given afterwards, none is kept.
+//! sharing" (INFOCOM 2011), §4: counter-sum estimation. A flow has l of the m counters, and each of
+//! its packets increments a random one of them. The size of a flow is the sum of its counters minus
+//! the mean noise of l counters, l N/m. A packet updates one counter, an estimate reads l. Keys are
+//! not stored, so a query names the key.
 
 use std::marker::PhantomData;
 
@@ -18,45 +19,62 @@ use super::super::{
     Answers, BuildError, BuildErrorKind, Counter, Describe, Estimate, Incompatible, Info, Ingest,
     Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
 };
-use super::monitor::{excess, size};
+use super::{exact_size, size};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::Counted;
 use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
-/// Counters of a flow, unless asked otherwise or the memory is small.
-const MOST_SHARED: u64 = 10_000;
-/// Counters for each counter of a flow, at least.
-const COUNTERS_PER_SHARED: u64 = 64;
-/// By Chebyshev's inequality an estimate is within [`DEVIATIONS`] standard deviations this often.
+/// Default number of counters per flow, if there are enough.
+const MOST_PER_FLOW: u64 = 10_000;
+/// By default a flow has at most one in this many counters.
+const COUNTERS_PER_FLOW_COUNTER: u64 = 64;
+/// Probability that an estimate is within [`DEVIATIONS`] standard deviations (Chebyshev).
 const CONFIDENCE: f64 = 0.95;
 /// √(1 / (1 − 0.95)).
 const DEVIATIONS: f64 = 4.472_135_954_999_579;
 
-/// From one counter of a flow to the next: an odd number, 2⁶⁴ over the golden ratio.
+/// Added to the digest for each further counter of a flow: 2⁶⁴ divided by the golden ratio, odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Counters that all flows share; `C` is `u32` for packets, `u64` for bytes.
-pub(super) struct SharedSums<K, C> {
+/// The counters of all flows; `C` is `u32` for packets, `u64` for bytes.
+struct FlowCounters<K, C> {
     keys: PhantomData<fn(K)>,
     digester: Digester,
     counters: Zeroed<C>,
-    shared: u32,
+    per_flow: u32,
     rng: Rng,
     total: u64,
-    /// Of all counters: what says how far estimates are off.
+    /// Sum of the squares of all counters, which gives the variance of estimates.
     squares: u128,
     saturated: u64,
 }
 
-/// Shared counters, as the catalog has them.
+/// Randomized counter sharing, in the catalog as `csm`.
 ///
-/// Cost: one random number and one cache line a packet; an estimate reads `shared` of them. Memory
-/// in bytes: `counters × size_of::<C>()`.
-pub struct SharedCounters;
+/// Cost per packet: one random number and one cache line; an estimate reads all counters of a flow.
+/// Memory in bytes: `counters × 4` by packets, `counters × 8` by bytes.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(1 << 20, 1).with([("counters", 100_000), ("shared", 100)]);
+/// let mut summary = catalog::build::<Key4>("csm", &options)?;
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
+/// summary.ingest(&mut batch);
+/// let size = summary.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
+/// assert!((size.packets.unwrap().value - 200.0).abs() < 10.0);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
+pub struct Csm;
 
-impl Describe for SharedCounters {
+impl Describe for Csm {
     const INFO: Info = Info {
         name: "csm",
         idea: "a packet increments one of its flow's counters at random; flows share counters",
@@ -73,20 +91,20 @@ impl Describe for SharedCounters {
             },
         ],
         memory: "counters x (4 by packets, 8 by bytes)",
-        // A sum would go to one counter as a whole, and the counters' noise grow with it.
+        // A weighted update would add its whole weight to one counter and increase the noise.
         forms: &[form![Size(Counted::Asked)]],
         laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
-            Measure::Packets => Box::new(SharedSums::<K, u32>::new(options)?),
-            Measure::Bytes => Box::new(SharedSums::<K, u64>::new(options)?),
+            Measure::Packets => Box::new(FlowCounters::<K, u32>::new(options)?),
+            Measure::Bytes => Box::new(FlowCounters::<K, u64>::new(options)?),
         })
     }
 }
 
-impl<K: FlowKey, C: Counter> SharedSums<K, C> {
+impl<K: FlowKey, C: Counter> FlowCounters<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
         let fit = (options.memory_bytes / size_of::<C>()) as u64;
@@ -103,12 +121,12 @@ impl<K: FlowKey, C: Counter> SharedSums<K, C> {
             None => fit,
         };
         let most = counters.min(u64::from(u32::MAX));
-        let usual = (counters / COUNTERS_PER_SHARED).clamp(1, MOST_SHARED);
+        let usual = (counters / COUNTERS_PER_FLOW_COUNTER).clamp(1, MOST_PER_FLOW);
         Ok(Self {
             keys: PhantomData,
             digester: options.digester,
             counters: options.memory.zeroed(counters as usize)?,
-            shared: parameters.integer("shared", 1..=most)?.unwrap_or(usual) as u32,
+            per_flow: parameters.integer("shared", 1..=most)?.unwrap_or(usual) as u32,
             rng: Rng::with_seed(options.digester.seed().draws()),
             total: 0,
             squares: 0,
@@ -116,31 +134,31 @@ impl<K: FlowKey, C: Counter> SharedSums<K, C> {
         })
     }
 
-    /// The counter number `n` of a flow's, among `counters`.
+    /// The position of counter `n` of a flow among `counters`.
     #[inline(always)]
     fn place(digest: u64, n: u64, counters: usize) -> usize {
-        // One word of a stepped digest: a word of its own for each `n` would cost two more mixes.
+        // One mix of a stepped digest; independent words for each `n` would cost two more.
         let word = remix(digest.wrapping_add(n.wrapping_mul(STEP)), 0);
         ((u128::from(word) * counters as u128) >> 64) as usize
     }
 
-    /// The flow's counters hold a random sample of all counters' contents, beside its own: a sum of
-    /// `shared` of them has the variance of so many.
-    fn weight(&self, digest: u64) -> Estimate {
-        let (counters, shared) = (self.counters.len() as f64, f64::from(self.shared));
-        let places = (0..self.shared).map(|n| Self::place(digest, n.into(), self.counters.len()));
+    /// The noise in the flow's counters is a random sample of all counters, so their sum has the
+    /// variance of `per_flow` counters.
+    fn estimate(&self, digest: u64) -> Estimate {
+        let (counters, per_flow) = (self.counters.len() as f64, f64::from(self.per_flow));
+        let places = (0..self.per_flow).map(|n| Self::place(digest, n.into(), self.counters.len()));
         let sum: f64 = places.map(|place| self.counters[place].get() as f64).sum();
         let mean = self.total as f64 / counters;
         let variance = (self.squares as f64 / counters - mean * mean).max(0.0);
-        let value = sum - shared * mean;
-        let error = DEVIATIONS * (shared * variance).sqrt();
+        let value = sum - per_flow * mean;
+        let error = DEVIATIONS * (per_flow * variance).sqrt();
         let high = (value + error).max(0.0) + self.saturated as f64;
         let low = (value - error).max(0.0);
         let all = self.total.saturating_add(self.saturated);
         Estimate { value: value.max(0.0), low, high, confidence: Some(CONFIDENCE) }.within(all)
     }
 
-    /// Adds weights to the counters at these places.
+    /// Adds a weight to each of the counters at `places`.
     #[inline(always)]
     fn add_each(&mut self, places: &[usize], weights: &[C]) {
         let (mut total, mut squares, mut saturated) = (self.total, self.squares, self.saturated);
@@ -154,18 +172,18 @@ impl<K: FlowKey, C: Counter> SharedSums<K, C> {
         (self.total, self.squares, self.saturated) = (total, squares, saturated);
     }
 
-    /// Adds the same weight, of 32 bits, to the counters at these places: `n` times w add n w² and
-    /// 2 w for each that was there before to the squares, less what full counters do not take.
+    /// Adds the same 32-bit weight w to each of the counters at `places`. Adding w to n counters of
+    /// sum s adds n w² + 2 w s to the squares, minus what full counters cannot add.
     #[inline(always)]
-    fn add_alike(&mut self, places: &[usize], weight: C) {
+    fn add_equal(&mut self, places: &[usize], weight: C) {
         let (mut sum, mut squares, mut saturated) = (0u64, 0u128, 0u64);
         for &place in places {
             let counter = &mut self.counters[place];
             let before = counter.get();
-            let excess = counter.add(weight);
+            let lost = counter.add(weight);
             sum += before;
-            if excess > 0 {
-                saturated += excess;
+            if lost > 0 {
+                saturated += lost;
                 squares += square(before + weight.get()) - square(counter.get());
             }
         }
@@ -176,9 +194,9 @@ impl<K: FlowKey, C: Counter> SharedSums<K, C> {
         self.squares = self.squares.saturating_add(all - squares);
     }
 
-    /// Total and squares anew. The total is that of the counters: what they could not take is in
-    /// nobody's noise.
-    fn sum_up(&mut self) {
+    /// Recomputes total and squares from the counters. The total excludes saturated weight, which
+    /// adds no noise.
+    fn recompute_sums(&mut self) {
         (self.total, self.squares) = (0, 0);
         for counter in self.counters.iter() {
             self.total = self.total.saturating_add(counter.get());
@@ -191,17 +209,17 @@ fn square(number: u64) -> u128 {
     u128::from(number) * u128::from(number)
 }
 
-impl<K: FlowKey, C: Counter> Ingest<K> for SharedSums<K, C> {
+impl<K: FlowKey, C: Counter> Ingest<K> for FlowCounters<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (digests, weights) = (batch.digests(), C::column(batch));
         let counters = &mut *self.counters;
-        // A copy in registers: in memory each packet would wait for the store of the one before.
+        // A local copy stays in registers; in memory each draw would wait for the previous store.
         let mut rng = self.rng.clone();
-        // The places first, so that their cache lines arrive together.
+        // All places first, so that their cache lines are fetched in parallel.
         let mut places = [0; BATCH_PACKETS];
         for (place, &digest) in places.iter_mut().zip(digests) {
-            let n = (u64::from(rng.u32(..)) * u64::from(self.shared)) >> 32;
+            let n = (u64::from(rng.u32(..)) * u64::from(self.per_flow)) >> 32;
             *place = Self::place(digest, n, counters.len());
             prefetch(counters, *place);
         }
@@ -209,14 +227,14 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedSums<K, C> {
         let places = &places[..digests.len()];
         match weights {
             [one, rest @ ..] if size_of::<C>() < 8 && *rest == weights[..rest.len()] => {
-                self.add_alike(places, *one);
+                self.add_equal(places, *one);
             }
             _ => self.add_each(places, weights),
         }
     }
 }
 
-impl<K: FlowKey, C: Counter> Summary<K> for SharedSums<K, C> {
+impl<K: FlowKey, C: Counter> Summary<K> for FlowCounters<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -227,7 +245,7 @@ impl<K: FlowKey, C: Counter> Summary<K> for SharedSums<K, C> {
         for (counter, &other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(other));
         }
-        self.sum_up();
+        self.recompute_sums();
         Ok(())
     }
 
@@ -241,7 +259,7 @@ impl<K: FlowKey, C: Counter> Summary<K> for SharedSums<K, C> {
         self.saturated = from.number("saturated")?;
         self.rng = Rng::with_seed(from.number("random state")?);
         from.numbers("counters", &mut self.counters)?;
-        self.sum_up();
+        self.recompute_sums();
         Ok(())
     }
 
@@ -254,7 +272,7 @@ impl<K: FlowKey, C: Counter> Summary<K> for SharedSums<K, C> {
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         vec![
             ("counters", Setting::Integer(self.counters.len() as u64)),
-            ("shared", Setting::Integer(self.shared.into())),
+            ("shared", Setting::Integer(self.per_flow.into())),
         ]
     }
 
@@ -263,19 +281,19 @@ impl<K: FlowKey, C: Counter> Summary<K> for SharedSums<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Answers for SharedSums<K, C> {
+impl<K: FlowKey, C: Counter> Answers for FlowCounters<K, C> {
     fn saturated(&self) -> Size {
-        excess::<C>(self.saturated)
+        exact_size::<C>(self.saturated)
     }
     fn size(&self) -> Option<&dyn SizeQuery> {
         Some(self)
     }
 }
 
-impl<K: FlowKey, C: Counter> SizeQuery for SharedSums<K, C> {
+impl<K: FlowKey, C: Counter> SizeQuery for FlowCounters<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let key = K::matching(key, &self.digester);
-        let weight = key.map(|key| self.weight(key.digest(&self.digester)));
+        let weight = key.map(|key| self.estimate(key.digest(&self.digester)));
         size::<C>(weight.unwrap_or(Estimate::exact(0)))
     }
 }
@@ -285,30 +303,30 @@ mod tests {
     use super::*;
     use crate::key::Key4;
 
-    /// Places that come twice, counters that fill up, and sums of packets.
+    /// Repeated places, counters that saturate, and weighted updates.
     #[test]
-    fn equal_weights_add_up_as_any_others() {
+    fn equal_weights_give_the_same_sums_as_others() {
         let options = Options::new(64, 1).digesting::<Key4>();
         for weight in [1, 7, u32::MAX] {
-            let [mut alike, mut each] = [(); 2].map(|()| {
-                let mut summary = SharedSums::<Key4, u32>::new(&options).expect("it is small");
+            let [mut equal, mut each] = [(); 2].map(|()| {
+                let mut summary = FlowCounters::<Key4, u32>::new(&options).expect("it is small");
                 for (n, counter) in summary.counters.iter_mut().enumerate() {
                     *counter = if n % 2 == 0 { u32::MAX - n as u32 } else { 1000 * n as u32 };
                 }
-                summary.sum_up();
+                summary.recompute_sums();
                 summary
             });
             let places = [0, 1, 2, 3, 1, 2, 15, 14, 6];
-            alike.add_alike(&places, weight);
+            equal.add_equal(&places, weight);
             each.add_each(&places, &[weight; 9]);
-            assert_eq!(*alike.counters, *each.counters);
-            let sums = |summary: &SharedSums<Key4, u32>| {
+            assert_eq!(*equal.counters, *each.counters);
+            let sums = |summary: &FlowCounters<Key4, u32>| {
                 (summary.total, summary.squares, summary.saturated)
             };
-            assert_eq!(sums(&alike), sums(&each), "{weight}");
-            let kept = sums(&alike);
-            alike.sum_up();
-            assert_eq!(sums(&alike), kept);
+            assert_eq!(sums(&equal), sums(&each), "{weight}");
+            let kept = sums(&equal);
+            equal.recompute_sums();
+            assert_eq!(sums(&equal), kept);
         }
     }
 }

@@ -1,94 +1,94 @@
-//! A hash index of counters, in memory of fixed size.
+//! A hash index of counters in memory of fixed size, and loops over batches that use it without
+//! branches.
 
 use std::hint::select_unpredictable;
 
 use flowgauge_kernel::{Zeroed, equal_in_line, prefetch};
 
 use super::super::{BuildError, Memory};
-use super::halves::{Halves, HalvesMut};
 
-/// Counters from which on the lines of a whole batch should be asked for at once.
+/// Number of counters from which the lines of a whole batch are prefetched.
 const LARGE: usize = 2048;
 
-/// Places of a line. The first one stands for the keys that found the line full.
+/// Places in a line. The first one counts the keys that overflowed the line.
 const PLACES: usize = 16;
 
-/// The tag of the first place where there are such keys.
+/// Tag of the first place of a line that keys have overflowed.
 const OVER: u8 = u8::MAX;
 
-/// All places of a line but the first, as bits.
+/// Bit mask of all places of a line except the first.
 const USABLE: u32 = 0xfffe;
 
-/// Lines for so many counters: one for seven, or for two where all of it is in a first-level cache
-/// anyway: a line is read at once only if it was not written just before. With seven of its fifteen
-/// places taken on average, one line in four hundred is full.
+/// Number of lines for a number of counters: one per seven counters. Small indexes that fit into
+/// the L1 cache have up to one per two, since reading a line that was just written is slow. With
+/// seven of fifteen places in use on average, one line in four hundred is full.
 const fn lines(counters: usize) -> usize {
     let (most, few) = (counters.div_ceil(7), counters.div_ceil(2));
     let few = if few < 64 { few } else { 64 };
     if few > most { few } else { most }
 }
 
-/// Lines that a counter may be in, from that of its digest on: where all of them are full, its key is
-/// refused. So many are full by chance less than once in 10¹² keys.
-const WAY: usize = 8;
+/// Lines probed for a key, starting at its home line. If all of them are full, the key gets no
+/// counter. Random keys fill that many lines less than once in 10¹² keys.
+const PROBE_LINES: usize = 8;
 
-/// Finds a counter's number by the digest of its key. The caller has the keys, and compares them.
+/// A hash index from the digests of keys to counter numbers. The caller stores and compares the
+/// keys.
 ///
-/// The digest names a line and a tag; the tags of a line are compared at once. Where the line is
-/// full, the counter is in the next one that is not, and every full line on the way knows how many
-/// went over it: a search ends at a line that nobody went over. So a counter that is removed leaves
-/// nothing behind, and a search is the same few steps whether it finds something or not, without a
-/// loop of unforeseeable length. A key whose [`WAY`] lines are full has no counter: what it
-/// weighs is added to what was refused, and is in the bounds of all keys.
+/// The digest selects a home line and a tag, and all tags of a line are compared at once. If the
+/// home line is full, the counter goes to the next line with room, and each full line on the way
+/// counts how many counters overflowed it. A probe ends at the first line without overflow, so a
+/// removed counter leaves no tombstone, and hits and misses take the same few steps. A key whose
+/// [`PROBE_LINES`] lines are full gets no counter: its weight is added to the untracked weight,
+/// which widens the bounds of all keys.
 ///
-/// Memory in bytes: 8.9 a counter, or 15.4 from 14,330 counters on, and as much for a line that
-/// nothing is in; up to 3 KiB more for fewer than 448 counters.
+/// Memory in bytes: 8.9 per counter, or 15.4 from 14,330 counters, plus one line that stays empty;
+/// up to 3 KiB more for fewer than 448 counters.
 pub(in crate::summary) struct Index {
     tags: Zeroed<[u8; PLACES]>,
-    /// The counter in each place; in the first one of a line, how many went over it.
-    numbers: Halves,
-    /// The place of each counter, times two; and one where that is not in the line of its digest.
-    places: Halves,
-    /// The weight of the packets whose keys found no room.
-    refused: u64,
+    /// The counter in each place; in the first place of a line, how many counters overflowed it.
+    numbers: Column,
+    /// Twice the place of each counter, plus one if the counter is not in its home line.
+    places: Column,
+    /// Weight of the packets whose keys found no room.
+    untracked: u64,
 }
 
 impl Index {
-    /// Whether places, times two, need more than 16 bits.
+    /// Whether twice a place can need more than 16 bits.
     const fn is_wide_of(counters: usize) -> bool {
         2 * PLACES * (lines(counters) + 1) > 1 << 16
     }
 
-    /// Bytes reserved for so many counters.
+    /// Bytes of an index of `counters` counters.
     pub(super) const fn memory_bytes(counters: usize) -> usize {
         let (wide, places) = (Self::is_wide_of(counters), PLACES * (lines(counters) + 1));
-        places + Halves::memory_bytes(places, wide) + Halves::memory_bytes(counters, wide)
+        places + Column::memory_bytes(places, wide) + Column::memory_bytes(counters, wide)
     }
 
     pub(super) fn new(counters: usize, memory: &Memory) -> Result<Self, BuildError> {
-        // One line more, for what goes nowhere.
+        // One more line takes the stores of branch-free loops that must change nothing.
         let (wide, lines) = (Self::is_wide_of(counters), lines(counters) + 1);
         Ok(Self {
             tags: memory.zeroed(lines)?,
-            numbers: Halves::new(PLACES * lines, wide, memory)?,
-            places: Halves::new(counters, wide, memory)?,
-            refused: 0,
+            numbers: Column::new(PLACES * lines, wide, memory)?,
+            places: Column::new(counters, wide, memory)?,
+            untracked: 0,
         })
     }
 
-    /// The line of a digest.
+    /// The home line of a digest.
     #[inline(always)]
     fn line(&self, digest: u64) -> usize {
         line(digest, self.tags.len() - 1)
     }
 
-    /// The line after this one.
     #[inline(always)]
     fn after(&self, line: usize) -> usize {
         if line + 2 < self.tags.len() { line + 1 } else { 0 }
     }
 
-    /// Asks for the memory where the search for this digest begins.
+    /// Prefetches the home line of a digest.
     #[inline(always)]
     pub(super) fn prefetch(&self, digest: u64) {
         let line = self.line(digest);
@@ -96,7 +96,7 @@ impl Index {
         self.numbers.prefetch(PLACES * line);
     }
 
-    /// Asks for the lines of a batch, where they may be far away.
+    /// Prefetches the home lines of a batch if the index is too large for the nearest cache.
     #[inline(always)]
     pub(super) fn prefetch_all(&self, digests: &[u64]) {
         if self.places.len() >= LARGE {
@@ -106,11 +106,11 @@ impl Index {
         }
     }
 
-    /// The number of the counter of this digest that `holds` the key.
+    /// The counter with this digest whose number satisfies `holds`.
     #[inline(always)]
     pub(super) fn find(&self, digest: u64, holds: impl Fn(usize) -> bool) -> Option<usize> {
         let (mut line, tag) = (self.line(digest), tag(digest));
-        for _ in 0..WAY {
+        for _ in 0..PROBE_LINES {
             let tags = &self.tags[line];
             let mut same = equal_in_line(tags, tag) & USABLE;
             while same != 0 {
@@ -128,11 +128,11 @@ impl Index {
         None
     }
 
-    /// Whether a counter of this digest finds room.
+    /// Whether there is room for a counter with this digest.
     #[inline(always)]
     pub(super) fn has_room(&self, digest: u64) -> bool {
         let mut line = self.line(digest);
-        for _ in 0..WAY {
+        for _ in 0..PROBE_LINES {
             if equal_in_line(&self.tags[line], 0) & USABLE != 0 {
                 return true;
             }
@@ -141,22 +141,22 @@ impl Index {
         false
     }
 
-    /// Takes note of a packet whose key found no room.
+    /// Adds the weight of a packet whose key found no room.
     #[cold]
-    pub(super) fn refuse(&mut self, weight: u64) {
-        self.refused = self.refused.saturating_add(weight);
+    pub(super) fn add_untracked(&mut self, weight: u64) {
+        self.untracked = self.untracked.saturating_add(weight);
     }
 
-    /// The weight of all packets whose keys found no room.
-    pub(in crate::summary) fn refused(&self) -> u64 {
-        self.refused
+    /// Weight of all packets whose keys found no room.
+    pub(in crate::summary) fn untracked(&self) -> u64 {
+        self.untracked
     }
 
-    /// Adds a counter that is in no line, and for which there is room.
+    /// Adds a counter that is in no line. There must be room for it.
     #[inline(always)]
     pub(super) fn insert(&mut self, digest: u64, counter: usize) {
         let (mut line, mut away) = (self.line(digest), 0);
-        // Ends, since there is room.
+        // Terminates because there is room.
         loop {
             let tags = &mut self.tags[line];
             let empty = equal_in_line(tags, 0) & USABLE;
@@ -175,19 +175,19 @@ impl Index {
         }
     }
 
-    /// Removes a counter; `digest` is that of its key.
+    /// Removes a counter whose key has the given digest.
     #[inline(always)]
     pub(super) fn remove(&mut self, counter: usize, digest: impl FnOnce() -> u64) {
         let place = self.places.get(counter);
         self.tags.as_flattened_mut()[place / 2] = 0;
         if !place.is_multiple_of(2) {
-            self.went_over(digest(), place / 2 / PLACES);
+            self.remove_overflow(digest(), place / 2 / PLACES);
         }
     }
 
-    /// Forgets a counter that went from the line of its digest to another one.
+    /// Lowers the overflow counts from the home line of a removed counter up to its own line.
     #[cold]
-    fn went_over(&mut self, digest: u64, last: usize) {
+    fn remove_overflow(&mut self, digest: u64, last: usize) {
         let mut line = self.line(digest);
         while line != last {
             let over = self.numbers.get(PLACES * line) - 1;
@@ -199,13 +199,13 @@ impl Index {
         }
     }
 
-    /// Whether a counter is in the line of its digest.
+    /// Whether a counter is in its home line.
     #[inline(always)]
     pub(super) fn is_home(&self, counter: usize) -> bool {
         self.places.get(counter).is_multiple_of(2)
     }
 
-    /// Gives another number, which no counter has, to a counter.
+    /// Changes the number of a counter to one that is not in use.
     #[inline(always)]
     pub(super) fn renumber(&mut self, counter: usize, number: usize) {
         let place = self.places.get(counter);
@@ -215,71 +215,72 @@ impl Index {
 
     pub(super) fn clear(&mut self) {
         self.tags.fill([0; PLACES]);
-        self.refused = 0;
+        self.untracked = 0;
     }
 
-    /// Whether [`Self::lines`] are wide ones.
+    /// The value of `WIDE` for [`Self::lines`].
     #[inline(always)]
     pub(super) fn is_wide(&self) -> bool {
         self.numbers.is_wide()
     }
 
-    /// The lines, for a loop without branches.
+    /// A view of the lines for branch-free loops.
     #[inline(always)]
     pub(super) fn lines<const WIDE: bool>(&mut self) -> Lines<'_, WIDE> {
         let tags = self.tags.as_flattened_mut();
-        let numbers = self.numbers.columns(tags.len());
-        let places = self.places.columns(self.places.len());
-        Lines { nowhere: tags.len() - PLACES, tags, numbers, places }
+        let numbers = self.numbers.view(tags.len());
+        let places = self.places.view(self.places.len());
+        Lines { dummy: tags.len() - PLACES, tags, numbers, places }
     }
 }
 
+/// The home line of a digest among `lines` lines.
 #[inline(always)]
 fn line(digest: u64, lines: usize) -> usize {
     ((u64::from(digest as u32) * lines as u64) >> 32) as usize
 }
 
-/// Not 0, which is an empty place.
+/// The tag of a digest, never 0, which marks an empty place.
 #[inline(always)]
 fn tag(digest: u64) -> u8 {
     let tag = (digest >> 32) as u8;
     tag + u8::from(tag == 0)
 }
 
-/// The lines of an index, for steps without a branch in all cases but rare ones.
+/// A view of an [`Index`] for loops that branch only in rare cases.
 pub(super) struct Lines<'a, const WIDE: bool> {
     tags: &'a mut [u8],
-    numbers: HalvesMut<'a, WIDE>,
-    places: HalvesMut<'a, WIDE>,
-    /// A place that nothing is in.
-    nowhere: usize,
+    numbers: ColumnMut<'a, WIDE>,
+    places: ColumnMut<'a, WIDE>,
+    /// A place in the line that stays empty: the target of stores that must change nothing.
+    dummy: usize,
 }
 
-/// What the line of a digest says of it.
+/// The result of probing the home line of a digest.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
-    /// The first place of the line.
+pub(super) struct Probe {
+    /// First place of the line.
     start: usize,
     tag: u8,
     same: u32,
     empty: u32,
 }
 
-impl Look {
-    /// Whether the line may hold the digest.
+impl Probe {
+    /// Whether the line may hold the digest: at least one tag matches.
     #[inline(always)]
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_match(&self) -> bool {
         self.same != 0
     }
 
-    /// Whether the digest can be nowhere but where [`Lines::first`] says, and can be given a counter.
+    /// Whether no other counter than that of [`Lines::first`] can match, and the line has room.
     #[inline(always)]
-    #[expect(clippy::needless_bitwise_bool, reason = "a branch is what this is to avoid")]
-    pub(super) fn is_all(&self) -> bool {
+    #[expect(clippy::needless_bitwise_bool, reason = "avoids a branch")]
+    pub(super) fn is_decided(&self) -> bool {
         (self.same & self.same.wrapping_sub(1) == 0) & (self.empty & 1 != 0) & (self.empty > 1)
     }
 
-    /// The place of the first of these bits.
+    /// The place of the lowest bit set.
     #[inline(always)]
     fn place(&self, bits: u32) -> usize {
         self.start + bits.trailing_zeros() as usize % PLACES
@@ -287,41 +288,149 @@ impl Look {
 }
 
 impl<const WIDE: bool> Lines<'_, WIDE> {
-    /// Reads the line of a digest.
+    /// Probes the home line of a digest.
     #[inline(always)]
-    pub(super) fn look(&self, digest: u64) -> Look {
-        let (start, tag) = (line(digest, self.nowhere / PLACES) * PLACES, tag(digest));
+    pub(super) fn probe(&self, digest: u64) -> Probe {
+        let (start, tag) = (line(digest, self.dummy / PLACES) * PLACES, tag(digest));
         let tags = self.tags[start..].first_chunk().unwrap_or(&[0; PLACES]);
         let (same, empty) = (equal_in_line(tags, tag) & USABLE, equal_in_line(tags, 0));
-        Look { start, tag, same, empty }
+        Probe { start, tag, same, empty }
     }
 
-    /// The first counter that the digest may be of, or 0.
+    /// The first counter whose tag matches, or 0.
     #[inline(always)]
-    pub(super) fn first(&self, look: &Look) -> usize {
-        select_unpredictable(look.is_there(), self.numbers.get(look.place(look.same)), 0)
+    pub(super) fn first(&self, probe: &Probe) -> usize {
+        select_unpredictable(probe.is_match(), self.numbers.get(probe.place(probe.same)), 0)
     }
 
-    /// Whether a counter of another digest can be taken away from that by [`Self::take`].
+    /// Whether [`Self::release`] can remove a counter: it is in its home line.
     #[inline(always)]
-    pub(super) fn can_take(&self, counter: usize) -> bool {
+    pub(super) fn can_release(&self, counter: usize) -> bool {
         self.places.get(counter).is_multiple_of(2)
     }
 
-    /// Takes a counter away from its digest, unless it `has` to keep it.
+    /// Removes a counter from its place, or changes nothing if `keep`.
     #[inline(always)]
-    pub(super) fn take(&mut self, counter: usize, has: bool) {
-        self.tags[select_unpredictable(has, self.nowhere, self.places.get(counter) / 2)] = 0;
+    pub(super) fn release(&mut self, counter: usize, keep: bool) {
+        self.tags[select_unpredictable(keep, self.dummy, self.places.get(counter) / 2)] = 0;
     }
 
-    /// Gives a counter that no digest has to this one, or changes nothing where it `has` it.
+    /// Puts a free counter into the probed line, or changes nothing if it `is_there` already.
     #[inline(always)]
-    pub(super) fn give(&mut self, look: &Look, counter: usize, has: bool) {
-        let place = look.place(select_unpredictable(has, look.same, look.empty & USABLE));
-        // A store to a line that is read soon delays that: none where it would change nothing.
-        self.tags[select_unpredictable(has, self.nowhere, place)] = look.tag;
+    pub(super) fn assign(&mut self, probe: &Probe, counter: usize, is_there: bool) {
+        let place = probe.place(select_unpredictable(is_there, probe.same, probe.empty & USABLE));
+        // Not stored if unchanged: a load that soon follows the store would be delayed.
+        self.tags[select_unpredictable(is_there, self.dummy, place)] = probe.tag;
         self.numbers.set(place, counter);
         self.places.set(counter, 2 * place);
+    }
+}
+
+/// A column of numbers of 16 bits, or of 32 if it is wide. Memory in bytes: 2 or 4 per number.
+pub(super) struct Column {
+    low: Zeroed<u16>,
+    /// Upper halves; empty unless the column is wide.
+    high: Zeroed<u16>,
+}
+
+impl Column {
+    pub(super) const fn memory_bytes(len: usize, wide: bool) -> usize {
+        len * if wide { 4 } else { 2 }
+    }
+
+    pub(super) fn new(len: usize, wide: bool, memory: &Memory) -> Result<Self, BuildError> {
+        Ok(Self { low: memory.zeroed(len)?, high: memory.zeroed(if wide { len } else { 0 })? })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.low.len()
+    }
+
+    #[inline(always)]
+    pub(super) fn is_wide(&self) -> bool {
+        !self.high.is_empty()
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, at: usize) {
+        prefetch(&self.low, at);
+        prefetch(&self.high, at);
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, at: usize) -> usize {
+        let high = self.high.get(at).map_or(0, |&high| usize::from(high) << 16);
+        usize::from(self.low[at]) | high
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, at: usize, number: usize) {
+        self.low[at] = number as u16;
+        if let Some(high) = self.high.get_mut(at) {
+            *high = (number >> 16) as u16;
+        }
+    }
+
+    /// A view of the first `len` numbers; `WIDE` must be [`Self::is_wide`].
+    #[inline(always)]
+    pub(super) fn view<const WIDE: bool>(&mut self, len: usize) -> ColumnMut<'_, WIDE> {
+        let high = if WIDE { &mut self.high[..len] } else { &mut [] };
+        ColumnMut { low: &mut self.low[..len], high }
+    }
+}
+
+/// A view of a column whose width is known at compile time.
+pub(super) struct ColumnMut<'a, const WIDE: bool> {
+    low: &'a mut [u16],
+    high: &'a mut [u16],
+}
+
+impl<const WIDE: bool> ColumnMut<'_, WIDE> {
+    #[inline(always)]
+    pub(super) fn get(&self, at: usize) -> usize {
+        let high = if WIDE { usize::from(self.high[at]) << 16 } else { 0 };
+        usize::from(self.low[at]) | high
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, at: usize, number: usize) {
+        self.low[at] = number as u16;
+        if WIDE {
+            self.high[at] = (number >> 16) as u16;
+        }
+    }
+}
+
+/// Counters behind an [`Index`] that count common packets without branches.
+pub(super) trait BranchFree<K: Copy, C: Copy> {
+    fn index(&self) -> &Index;
+
+    /// Adds the weights of the rows without branches, up to the first row that needs one; returns
+    /// the number of rows added. `WIDE` is [`Index::is_wide`].
+    fn add_common<const WIDE: bool>(&mut self, keys: &[K], digests: &[u64], weights: &[C])
+    -> usize;
+
+    /// Adds the weight of any row.
+    fn add_one(&mut self, key: K, digest: u64, weight: C);
+
+    /// Adds the weights of all rows in order.
+    #[inline(always)]
+    fn add_rows(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
+        self.index().prefetch_all(digests);
+        let mut at = 0;
+        loop {
+            let rest = (&keys[at..], &digests[at..], &weights[at..]);
+            at += if self.index().is_wide() {
+                self.add_common::<true>(rest.0, rest.1, rest.2)
+            } else {
+                self.add_common::<false>(rest.0, rest.1, rest.2)
+            };
+            if at == keys.len() {
+                break;
+            }
+            self.add_one(keys[at], digests[at], weights[at]);
+            at += 1;
+        }
     }
 }
 
@@ -333,8 +442,8 @@ mod tests {
         Index::new(counters, &Memory::unlimited()).expect("it is small")
     }
 
-    /// Digests of one line that is full most of the time and of two others, with few tags; counters
-    /// that are numbered from `base`, and both ways of giving and taking them.
+    /// Digests of one line that is nearly always full and of two others, with few tags; counters
+    /// numbered from `base`; both ways of adding and removing them.
     fn agrees_with_a_list<const WIDE: bool>(mut index: Index, base: usize) {
         assert_eq!(index.is_wide(), WIDE);
         let mut random = fastrand::Rng::with_seed(1);
@@ -348,10 +457,10 @@ mod tests {
             let (counter, new) = (base + at, digest(&mut random));
             if let Some(old) = list[at].take() {
                 let mut lines = index.lines::<WIDE>();
-                let look = lines.look(new);
-                if round % 2 == 0 && lines.can_take(counter) && look.is_all() {
-                    lines.take(counter, false);
-                    lines.give(&look, counter, false);
+                let probe = lines.probe(new);
+                if round % 2 == 0 && lines.can_release(counter) && probe.is_decided() {
+                    lines.release(counter, false);
+                    lines.assign(&probe, counter, false);
                     list[at] = Some(new);
                 } else {
                     index.remove(counter, || old);
@@ -378,7 +487,7 @@ mod tests {
                 index.remove(base + at, || *digest);
             }
         }
-        assert!(index.tags.iter().flatten().all(|tag| *tag == 0), "something was left behind");
+        assert!(index.tags.iter().flatten().all(|tag| *tag == 0), "a tag was left behind");
     }
 
     #[test]
@@ -390,17 +499,17 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_has_its_digest_stays_where_it_is() {
+    fn a_counter_already_in_its_place_stays_there() {
         let mut index = index(8);
         for counter in 0..8 {
             index.insert(counter << 33, counter as usize);
         }
         for counter in 0..8 {
             let mut lines = index.lines::<false>();
-            let look = lines.look(counter << 33);
-            assert_eq!(lines.first(&look), counter as usize);
-            lines.take(counter as usize, true);
-            lines.give(&look, counter as usize, true);
+            let probe = lines.probe(counter << 33);
+            assert_eq!(lines.first(&probe), counter as usize);
+            lines.release(counter as usize, true);
+            lines.assign(&probe, counter as usize, true);
         }
         for counter in 0..8 {
             assert_eq!(index.find(counter << 33, |_| true), Some(counter as usize));

@@ -1,32 +1,89 @@
-//! A bounded number of counters, each for a flow at a time, or for many at once.
+//! Heavy hitters in a bounded number of counters, each for one key or for several.
 
-mod capacity;
 mod csm;
-mod fast_path;
-mod halves;
 mod index;
 mod misra_gries;
-mod monitor;
 mod netflow;
-mod queue;
-mod random;
-mod sampled;
+mod sampling;
 mod sketch_visor;
 mod space_saving;
-mod steps;
-mod stream_summary;
-mod sweep;
-mod tournament;
-mod tracked;
 
-pub use csm::SharedCounters;
+pub use csm::Csm;
 pub use misra_gries::MisraGries;
 pub use netflow::NetFlow;
 pub use sketch_visor::SketchVisor;
-pub use space_saving::SpaceSaving;
-pub use stream_summary::StreamSummary;
+pub use space_saving::{SpaceSaving, StreamSummary};
 
-pub(super) use capacity::{PARAMETERS, counters};
-pub(super) use monitor::{Monitor, Monitored, excess, size};
-pub(crate) use random::Sampler;
-pub(super) use sampled::{CONFIDENCE, Z};
+use super::{BuildError, BuildErrorKind, Counter, Estimate, Options, Parameter, SizeEstimate};
+use crate::terms::{Measure, Size};
+pub(crate) use sampling::Sampler;
+pub(super) use sampling::{CONFIDENCE, Z};
+pub(super) use space_saving::{Monitor, Monitored};
+
+/// The index of a Space-Saving has a few places per counter, and numbers its places with 31 bits.
+const MOST_COUNTERS: u64 = 1 << 29;
+
+/// Default number of counters if the memory allows: an error of 0.01 % of the total weight.
+const COUNTERS: usize = 10_000;
+
+/// The parameters that [`counters`] reads.
+pub(super) const PARAMETERS: [Parameter; 2] = [
+    Parameter {
+        name: "counters",
+        help: "number of counters (default: 10000, or what fits into the memory)",
+    },
+    Parameter {
+        name: "epsilon",
+        help: "instead of counters: the error as a share of the total weight; counters = 1 / \
+               epsilon",
+    },
+];
+
+/// The number of counters to use: as given, as the given error needs, or the default as far as it
+/// fits into the memory. `bytes` is the memory that a number of counters needs.
+pub(super) fn counters(
+    options: &Options,
+    bytes: impl Fn(usize) -> usize,
+) -> Result<usize, BuildError> {
+    let parameters = &options.parameters;
+    parameters.exclusive("counters", &["epsilon"])?;
+    if let Some(counters) = parameters.integer("counters", 1..=MOST_COUNTERS)? {
+        return Ok(counters as usize);
+    }
+    if let Some(epsilon) = parameters.fraction("epsilon")? {
+        return Ok((1.0 / epsilon).ceil().min(MOST_COUNTERS as f64) as usize);
+    }
+    let (mut fits, mut too_many) = (0, COUNTERS + 1);
+    while too_many - fits > 1 {
+        let middle = fits.midpoint(too_many);
+        if bytes(middle) <= options.memory_bytes {
+            fits = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    if fits == 0 {
+        return Err(BuildErrorKind::TooLittleMemory {
+            needed: bytes(1),
+            given: options.memory_bytes,
+        }
+        .into());
+    }
+    Ok(fits)
+}
+
+/// The estimate of a weight in the measure that `C` counts.
+pub(super) fn size<C: Counter>(weight: Estimate) -> SizeEstimate {
+    match C::MEASURE {
+        Measure::Packets => SizeEstimate { packets: Some(weight), bytes: None },
+        Measure::Bytes => SizeEstimate { packets: None, bytes: Some(weight) },
+    }
+}
+
+/// An exact weight in the measure that `C` counts.
+pub(super) fn exact_size<C: Counter>(weight: u64) -> Size {
+    match C::MEASURE {
+        Measure::Packets => Size { packets: weight, bytes: 0 },
+        Measure::Bytes => Size { packets: 0, bytes: weight },
+    }
+}

@@ -1,9 +1,10 @@
-//! NetFlow: an exact table of a random sample of the packets.
+//! Sampled NetFlow: an exact table of a random sample of the packets.
 //!
 //! What routers export: Claise, "Cisco Systems NetFlow services export version 9" (RFC 3954), with
 //! the random sampling of Duffield, Lund, Thorup, "Estimating flow distributions from sampled flow
-//! statistics" (SIGCOMM 2003), §2. Each packet is chosen with probability 1/n, and what was counted
-//! is multiplied by n: right on average, and far off for small flows, many of which are not seen.
+//! statistics" (SIGCOMM 2003), §2. Each packet is sampled with probability 1/n, and counts are
+//! multiplied by n. Estimates are unbiased, but inaccurate for small flows, many of which are
+//! missed.
 
 use flowgauge_kernel::Digester;
 
@@ -15,33 +16,49 @@ use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary, sum_and_largest,
 };
-use super::random::Sampler;
-use super::sampled::{CONFIDENCE, scaled};
+use super::sampling::{CONFIDENCE, Sampler, scaled};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
 use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
-/// A common rate of routers on fast links.
+/// Default of `sample`: a common rate of routers on fast links.
 const SAMPLE: u64 = 100;
 
-/// A linear table of one packet in `sample`.
-pub(super) struct SampledTable<K> {
+/// A linear table of one in `sample` packets.
+struct SampledTable<K> {
     digester: Digester,
     table: Counts<K>,
     sample: u64,
     sampler: Sampler,
-    /// All packets, chosen or not.
+    /// Size of all packets, sampled or not.
     total: Size,
-    /// Bytes of the largest of them.
+    /// Bytes of the largest packet.
     largest: u64,
 }
 
-/// Sampled NetFlow, as the catalog has it.
+/// Sampled NetFlow, in the catalog as `netflow`.
 ///
-/// Cost: a packet that is not chosen costs one comparison, and its key is not even digested. Memory:
-/// that of the linear table.
+/// Cost per packet: one comparison for a packet that is not sampled, whose key is not digested; one
+/// update of the linear table for a sampled one. Memory: that of the linear table.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(1 << 20, 1).with([("sample", 10)]);
+/// let mut summary = catalog::build::<Key4>("netflow", &options)?;
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
+/// summary.ingest(&mut batch);
+/// let size = summary.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
+/// assert!(size.packets.is_some_and(|found| found.low <= 200.0 && 200.0 <= found.high));
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub struct NetFlow;
 
 impl Describe for NetFlow {
@@ -83,7 +100,7 @@ impl Describe for NetFlow {
 }
 
 impl<K: FlowKey> SampledTable<K> {
-    /// The size of a flow of which the table has this much.
+    /// The size of a flow from the size in the table.
     fn scaled(&self, sampled: &SizeEstimate) -> SizeEstimate {
         let probability = 1.0 / self.sample as f64;
         let scale = |by: Measure| {
@@ -97,7 +114,8 @@ impl<K: FlowKey> SampledTable<K> {
         SizeEstimate { packets: scale(Measure::Packets), bytes: scale(Measure::Bytes) }
     }
 
-    /// The same of a flow that the sample chose: one of those that are listed.
+    /// The size of a listed flow. Its lower bound accounts for the selection of flows by the
+    /// sample.
     fn listed(&self, sampled: &SizeEstimate) -> SizeEstimate {
         let flows = self.total.packets as f64;
         let lower = |by: Measure, estimate: Option<Estimate>| {
@@ -131,7 +149,7 @@ impl<K: FlowKey> Ingest<K> for SampledTable<K> {
         self.largest = largest;
         let (mut left, mut next, mut rest) = (all, 0, all);
         while self.sampler.choose(&mut left) {
-            // The row of the packet with `left` behind it: at once where rows are packets.
+            // The row of the packet that `left` packets follow; direct if rows are single packets.
             let i = if all == keys.len() as u64 {
                 keys.len() - 1 - left as usize
             } else {
@@ -142,7 +160,7 @@ impl<K: FlowKey> Ingest<K> for SampledTable<K> {
                 next
             };
             let digest = keys[i].digest(&self.digester);
-            // Of packets that came as a sum, each has its share.
+            // Each packet of a weighted row has an equal part of its bytes.
             self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), (0, 0));
         }
     }

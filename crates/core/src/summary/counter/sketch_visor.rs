@@ -1,15 +1,14 @@
-//! SketchVisor: a sketch, and a fast path for the packets that it is too slow for.
+//! SketchVisor: a sketch, and a fast path for the packets that exceed its rate.
 //!
 //! Paper: Huang et al., "SketchVisor: robust network measurement for software packet processing"
-//! (SIGCOMM 2017), §3 and §4. Packets queue for the normal path, here a Count-Min sketch; those that
-//! find the queue full take the fast path, Misra-Gries. What is slow is a matter of the machine, so it
-//! is said and not measured: the normal path serves `rate` packets a second, and the queue fills and
-//! drains by the packets' own times. A capture that is read faster than it was taken has the same
-//! packets in the fast path, whatever reads it.
+//! (SIGCOMM 2017), §3 and §4. Packets queue for the normal path, a Count-Min sketch; packets that
+//! find the queue full take the fast path, Misra-Gries. The speed of the normal path is not
+//! measured but given: it serves `rate` packets per second, and the queue fills and drains by
+//! packet timestamps. So the packets of a capture take the same paths on any machine.
 //!
-//! The answer for a key is the sum of both paths: the estimates are added, and so are the bounds. The
-//! paper's recovery step (§5), which corrects that sum by compressive sensing, is left out: its result has
-//! no bounds.
+//! The answer for a key is the sum of both paths: estimates and bounds are added. The recovery step
+//! of the paper (§5), which corrects the sum by compressive sensing, is omitted because its result
+//! has no bounds.
 
 use std::collections::BTreeSet;
 
@@ -20,27 +19,45 @@ use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
     Parameter, Setting, SizeEstimate, SizeQuery, Summary,
 };
-use super::fast_path::FastPath;
-use super::monitor::{excess, size};
-use super::queue::Queue;
+use super::misra_gries::KeyCounters;
+use super::{exact_size, size};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
 use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
-/// Keys of the fast path, unless asked otherwise or the memory is small.
+/// Default number of keys in the fast path, if the memory allows.
 const MOST_COUNTERS: usize = 1024;
-/// Packets a second of the normal path: what sketches of many rows reach on a core of a busy switch.
+/// Default rate of the normal path in packets per second: that of a sketch of many rows on one core
+/// of a busy switch.
 const RATE: u64 = 2_000_000;
-/// The fastest normal path: beyond, what one packet takes is too few picoseconds to be told.
+/// The maximum rate: beyond it, the service time in picoseconds is too coarse.
 const MOST_RATE: u64 = 1_000_000_000;
-/// Packets that may wait for the normal path.
+/// Default length of the queue in packets.
 const QUEUE: u64 = 1024;
 
-/// A Count-Min sketch, and Misra-Gries beside it.
+/// A Count-Min sketch with a Misra-Gries fast path, in the catalog as `sketch-visor`.
 ///
-/// Cost: that of the path which a packet takes. Memory in bytes: that of both.
+/// Cost per packet: that of the path it takes. Memory in bytes: the sum of both paths.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// // A packet per microsecond is twice the rate of the sketch: half of them take the fast path.
+/// let options = Options::new(1 << 20, 1).with([("rate", 500_000), ("queue", 10)]);
+/// let mut summary = catalog::build::<Key4>("sketch-visor", &options)?;
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// (0..200).for_each(|packet| batch.push(key, 64, packet * 1000));
+/// summary.ingest(&mut batch);
+/// let size = summary.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
+/// assert_eq!(size.packets.map(|found| found.value), Some(200.0));
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub struct SketchVisor;
 
 impl Describe for SketchVisor {
@@ -76,7 +93,7 @@ impl Describe for SketchVisor {
             },
         ],
         memory: "as misra-gries and count-min together",
-        // Which path a packet takes is a matter of its time.
+        // The path of a packet depends on its timestamp.
         forms: &[
             form![Size(Counted::Asked), Candidates],
             form![candidates = "0"; Size(Counted::Asked)],
@@ -92,11 +109,12 @@ impl Describe for SketchVisor {
     }
 }
 
+/// The normal path with its queue, and the fast path.
 struct TwoPaths<K, C: Unsigned> {
     rate: u64,
     length: u64,
     queue: Queue,
-    fast: FastPath<K>,
+    fast: KeyCounters<K>,
     normal: RowSketch<K, Least<C>>,
 }
 
@@ -105,22 +123,22 @@ impl<K: FlowKey, C: Unsigned> TwoPaths<K, C> {
         let parameters = &options.parameters;
         let rate = parameters.integer("rate", 1..=MOST_RATE)?.unwrap_or(RATE);
         let length = parameters.integer("queue", 1..=1 << 20)?.unwrap_or(QUEUE);
-        let fit = options.memory_bytes / 8 / FastPath::<K>::bytes(1);
+        let fit = options.memory_bytes / 8 / KeyCounters::<K>::bytes(1);
         let counters = match parameters.integer("counters", 1..=1 << 29)? {
             Some(counters) => counters as usize,
             None => fit.clamp(1, MOST_COUNTERS),
         };
-        let fast = FastPath::new(counters, options.digester, &options.memory)?;
+        let fast = KeyCounters::new(counters, options.digester, &options.memory)?;
         let rest = options.memory_bytes.saturating_sub(fast.memory_bytes());
-        // A copy of the options has an account of its own, which begins with what is left here.
+        // The copied options account for memory separately, starting with what is left here.
         let normal = RowSketch::new(&Options { memory_bytes: rest, ..options.clone() })?;
         options.memory.take(normal.memory_bytes())?;
         Ok(Self { rate, length, queue: Queue::new(rate, length), fast, normal })
     }
 
-    /// The sum of what both paths know of a key.
+    /// The estimate of a key, summed over both paths.
     fn sum(&self, key: K, normal: &SizeEstimate) -> SizeEstimate {
-        let (fast, none) = (self.fast.weight(key), Estimate::exact(0));
+        let (fast, none) = (self.fast.estimate(key), Estimate::exact(0));
         let normal = normal.by(C::MEASURE).unwrap_or(none);
         size::<C>(Estimate {
             value: normal.value + fast.value,
@@ -136,7 +154,7 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for TwoPaths<K, C> {
         batch.digest(&self.normal.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
         let (packets, times_ns) = (batch.packets(), batch.times_ns());
-        // The sketch takes what it is given together.
+        // The sketch is faster with all its rows at once.
         let mut queued_keys = [K::zeroed(); BATCH_PACKETS];
         let mut queued_digests = [0; BATCH_PACKETS];
         let mut queued_weights = [C::zeroed(); BATCH_PACKETS];
@@ -191,7 +209,7 @@ impl<K: FlowKey, C: Unsigned> Summary<K> for TwoPaths<K, C> {
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         let mut parameters = self.normal.parameters();
-        parameters.push(("counters", Setting::Integer(self.fast.most() as u64)));
+        parameters.push(("counters", Setting::Integer(self.fast.capacity() as u64)));
         parameters.push(("rate", Setting::Integer(self.rate)));
         parameters.push(("queue", Setting::Integer(self.length)));
         parameters
@@ -204,7 +222,7 @@ impl<K: FlowKey, C: Unsigned> Summary<K> for TwoPaths<K, C> {
 
 impl<K: FlowKey, C: Unsigned> Answers for TwoPaths<K, C> {
     fn untracked(&self) -> Size {
-        excess::<C>(self.fast.refused())
+        exact_size::<C>(self.fast.untracked())
     }
     fn saturated(&self) -> Size {
         self.normal.saturated()
@@ -244,6 +262,83 @@ impl<K: FlowKey, C: Unsigned> Candidates for TwoPaths<K, C> {
     }
 
     fn unnamed(&self, by: Measure) -> Option<f64> {
-        Some(self.normal.unnamed(by)? + self.fast.unheld().high)
+        Some(self.normal.unnamed(by)? + self.fast.absent().high)
+    }
+}
+
+const PICOSECONDS: u64 = 1_000_000_000_000;
+
+/// A bounded queue before a server of constant rate. Its clock is the packet timestamps, so that
+/// nothing depends on the machine.
+struct Queue {
+    /// Time to serve one packet.
+    service_ps: u64,
+    bound_ps: u64,
+    /// Time to serve all queued packets.
+    backlog_ps: u64,
+    last_ns: i64,
+}
+
+impl Queue {
+    /// A server of `rate` packets per second, at most 10⁹, and a queue of `length` packets, at most
+    /// 2²⁰.
+    fn new(rate: u64, length: u64) -> Self {
+        let service_ps = PICOSECONDS / rate;
+        Self { service_ps, bound_ps: service_ps * length, backlog_ps: 0, last_ns: i64::MIN }
+    }
+
+    /// Queues packets that arrive at `time_ns` if there is room for all of them; returns whether
+    /// there was. A packet older than an earlier one counts as arriving with it.
+    #[inline(always)]
+    fn takes(&mut self, time_ns: i64, packets: u64) -> bool {
+        if time_ns > self.last_ns {
+            let idle_ps = time_ns.abs_diff(self.last_ns).saturating_mul(1000);
+            self.backlog_ps = self.backlog_ps.saturating_sub(idle_ps);
+            self.last_ns = time_ns;
+        }
+        let backlog = self.backlog_ps.saturating_add(self.service_ps.saturating_mul(packets));
+        let room = backlog <= self.bound_ps;
+        self.backlog_ps = if room { backlog } else { self.backlog_ps };
+        room
+    }
+
+    fn clear(&mut self) {
+        (self.backlog_ps, self.last_ns) = (0, i64::MIN);
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.backlog_ps);
+        out.number(self.last_ns);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.backlog_ps = from.number("backlog")?;
+        if self.backlog_ps > self.bound_ps {
+            return Err(from.invalid("backlog", size_of::<u64>(), "the queue is shorter"));
+        }
+        self.last_ns = from.number("time of the last packet")?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_takes_its_length_at_once_and_then_its_rate() {
+        // Five packets at once, then one every 100 ns, the service time.
+        let mut queue = Queue::new(10_000_000, 5);
+        let taken = |queue: &mut Queue, time, offered| {
+            (0..offered).filter(|_| queue.takes(time, 1)).count()
+        };
+        assert_eq!(taken(&mut queue, 0, 20), 5);
+        assert_eq!(taken(&mut queue, 100, 20), 1);
+        assert_eq!(taken(&mut queue, 350, 20), 2);
+        assert_eq!(taken(&mut queue, 50, 20), 0);
+        assert_eq!(taken(&mut queue, 1_000_000, 20), 5);
+        queue.clear();
+        assert_eq!(taken(&mut queue, i64::MIN, 20), 5);
+        assert!(queue.takes(i64::MAX, 5) && !queue.takes(i64::MAX, 1));
     }
 }

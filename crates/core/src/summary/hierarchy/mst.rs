@@ -1,9 +1,9 @@
-//! Hierarchical heavy hitters with Space-Saving: every packet counts at every node.
+//! Hierarchical heavy hitters (MST): every packet updates every node.
 //!
-//! Paper: Mitzenmacher, Steinke, Thaler, "Hierarchical heavy hitters with the Space Saving algorithm"
-//! (ALENEX 2012), §3. A Space-Saving for each node of the hierarchy counts its prefixes. With m
-//! counters a node and total weight N, the weight of each prefix is known within N/m, and every prefix
-//! that is not reported has at most the threshold not covered by those that are.
+//! Paper: Mitzenmacher, Steinke, Thaler, "Hierarchical heavy hitters with the Space Saving
+//! algorithm" (ALENEX 2012), §3. A Space-Saving for each node counts its prefixes. With m counters
+//! per node and total weight N, the error of each prefix is at most N/m. The weight of an
+//! unreported prefix that no reported prefix covers is at most the threshold.
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{Monitored, PARAMETERS};
@@ -12,18 +12,36 @@ use super::super::{
     Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Options, Prefixes,
     Setting, SizeEstimate, SizeQuery, Summary,
 };
-use super::levels::Levels;
-use super::nodes::fits;
+use super::{Lattice, fits};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
 use crate::summary::describe::form;
 use crate::terms::{Measure, Size};
 
-/// A Space-Saving for each node.
+/// Hierarchical heavy hitters with a Space-Saving for each node, in the catalog as `mst`.
 ///
-/// Cost and memory: those of Space-Saving, times the nodes; a node of few prefixes has only as many
-/// counters.
+/// Cost and memory: those of Space-Saving times the number of nodes; a node with few possible
+/// prefixes has only one counter for each.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut summary = catalog::build::<Key4>("mst", &Options::new(1 << 20, 1))?;
+/// let mut batch = Batch::new();
+/// for host in 0..200 {
+///     batch.push(Key4::from_canonical(&[192, 0, 2, host]).unwrap(), 64, 0);
+/// }
+/// summary.ingest(&mut batch);
+/// let prefixes = summary.answers().prefixes().unwrap();
+/// let node = prefixes.nodes().iter().position(|node| *node == (24, 0)).unwrap();
+/// let estimate = prefixes.estimate(node, &[192, 0, 2, 0]);
+/// assert_eq!((estimate.low, estimate.high), (200.0, 200.0));
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub struct Mst;
 
 impl Describe for Mst {
@@ -45,18 +63,18 @@ impl Describe for Mst {
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let name = Self::INFO.name;
         Ok(match options.by {
-            Measure::Packets => Box::new(All::<K, u32>(Levels::new(name, options)?)),
-            Measure::Bytes => Box::new(All::<K, u64>(Levels::new(name, options)?)),
+            Measure::Packets => Box::new(AllNodes::<K, u32>(Lattice::new(name, options)?)),
+            Measure::Bytes => Box::new(AllNodes::<K, u64>(Lattice::new(name, options)?)),
         })
     }
 }
 
-/// All levels, of the measure that `C` counts.
-struct All<K: FlowKey, C: Monitored>(Levels<K, C>);
+/// The nodes, for the measure that `C` counts.
+struct AllNodes<K: FlowKey, C: Monitored>(Lattice<K, C>);
 
-impl<K: FlowKey, C: Monitored> Ingest<K> for All<K, C> {
+impl<K: FlowKey, C: Monitored> Ingest<K> for AllNodes<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
-        self.0.add_all(batch.keys(), C::column(batch));
+        self.0.add_to_all(batch.keys(), C::column(batch));
     }
 
     fn wants_bytes(&self) -> bool {
@@ -64,14 +82,14 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for All<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> Summary<K> for All<K, C> {
+impl<K: FlowKey, C: Monitored> Summary<K> for AllNodes<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(summary.0.digester()))?;
-        self.0.fits(&other.0)?;
+        self.0.matches(&other.0)?;
         self.0.merge(&other.0);
         Ok(())
     }
@@ -97,7 +115,7 @@ impl<K: FlowKey, C: Monitored> Summary<K> for All<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> Answers for All<K, C> {
+impl<K: FlowKey, C: Monitored> Answers for AllNodes<K, C> {
     fn untracked(&self) -> Size {
         self.0.untracked()
     }
@@ -115,13 +133,13 @@ impl<K: FlowKey, C: Monitored> Answers for All<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> SizeQuery for All<K, C> {
+impl<K: FlowKey, C: Monitored> SizeQuery for AllNodes<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         self.0.size(key, |weight| weight)
     }
 }
 
-impl<K: FlowKey, C: Monitored> Candidates for All<K, C> {
+impl<K: FlowKey, C: Monitored> Candidates for AllNodes<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         self.0.candidates(|weight| weight, visit);
     }
@@ -131,6 +149,6 @@ impl<K: FlowKey, C: Monitored> Candidates for All<K, C> {
     }
 
     fn unnamed(&self, by: Measure) -> Option<f64> {
-        (by == C::MEASURE).then(|| self.0.unheld())
+        (by == C::MEASURE).then(|| self.0.unnamed())
     }
 }

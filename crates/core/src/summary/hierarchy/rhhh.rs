@@ -1,11 +1,11 @@
-//! Randomized hierarchical heavy hitters: a packet counts at one node, drawn at random.
+//! Randomized hierarchical heavy hitters (RHHH): a packet updates one node at random, or none.
 //!
 //! Paper: Ben Basat, Einziger, Friedman, Luizelli, Waisbard, "Constant time updates in hierarchical
-//! heavy hitters" (SIGCOMM 2017), §4. A die of V sides is thrown for each packet; each of the H nodes
-//! has one side, and with the other sides nothing is counted. Counts are multiplied by V. A weight f is
-//! then off by Z √(V f) at most, with the probability that the quantile Z stands for; the paper takes
-//! all packets N for f, so that from Z² V / ε² packets on no prefix is off by more than ε N. Where
-//! packets have weights of up to w, so have what the counters miss: Z √(V f w).
+//! heavy hitters" (SIGCOMM 2017), §4. Each packet rolls a die of V sides. Each of the H nodes has
+//! one side; the other sides update nothing. Counts are multiplied by V. The sampling error of a
+//! weight f is at most Z √(V f), with the confidence of the normal quantile Z. The paper uses N,
+//! the number of all packets, for f: after Z² V / ε² packets the error of every prefix is at most ε
+//! N. If packets weigh up to w, the error is Z √(V f w).
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{CONFIDENCE, Monitored, PARAMETERS, Sampler, Z};
@@ -14,18 +14,37 @@ use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
     Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery, Summary,
 };
-use super::levels::Levels;
-use super::nodes::{MOST_NODES, fits, ipv4_nodes};
+use super::{Lattice, MOST_NODES, fits, ipv4_nodes};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
 use crate::summary::describe::form;
 use crate::terms::{Hierarchy, Measure, Size};
 
-/// A Space-Saving for each node, each counting a sample of the packets.
+/// Hierarchical heavy hitters from a sample of the packets for each node, in the catalog as `rhhh`.
 ///
-/// Cost: that of one Space-Saving times H / V; packets that no node counts are passed over at once.
-/// Memory: as of `mst`.
+/// Cost per packet: that of one Space-Saving times H / V; packets that update no node are skipped
+/// in bulk. Memory: as [`Mst`](super::Mst).
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut summary = catalog::build::<Key4>("rhhh", &Options::new(1 << 20, 1))?;
+/// let mut batch = Batch::new();
+/// for host in 0..200 {
+///     batch.push(Key4::from_canonical(&[192, 0, 2, host]).unwrap(), 64, 0);
+/// }
+/// summary.ingest(&mut batch);
+/// let prefixes = summary.answers().prefixes().unwrap();
+/// let node = prefixes.nodes().iter().position(|node| *node == (24, 0)).unwrap();
+/// let estimate = prefixes.estimate(node, &[192, 0, 2, 0]);
+/// let error = prefixes.sampling().unwrap().error(200.0);
+/// assert!((estimate.value - 200.0).abs() <= error);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub struct Rhhh;
 
 impl Describe for Rhhh {
@@ -67,44 +86,44 @@ impl Describe for Rhhh {
     }
 }
 
-/// All levels, of the measure that `C` counts, and the die.
+/// The nodes, for the measure that `C` counts, and the die.
 struct Drawn<K: FlowKey, C: Monitored> {
-    levels: Levels<K, C>,
+    lattice: Lattice<K, C>,
     sides: u64,
     sampler: Sampler,
     total: u64,
-    /// The largest weight that came at once.
+    /// The largest weight of a row.
     largest: u64,
 }
 
 impl<K: FlowKey, C: Monitored> Drawn<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
-        let levels = Levels::new("rhhh", options)?;
-        let nodes = levels.len() as u64;
-        // IPv6 has more nodes, each of which needs a side: the same number is asked for both.
+        let lattice = Lattice::new("rhhh", options)?;
+        let nodes = lattice.len() as u64;
+        // One parameter serves both IP versions. IPv6 has more nodes, and each needs a side.
         let fewest = ipv4_nodes(options.hierarchy) as u64;
         let sides = options.parameters.integer("v", fewest..=1 << 32)?.unwrap_or(nodes).max(nodes);
         let probability = nodes as f64 / sides as f64;
         let sampler = Sampler::new(options.digester.seed().draws(), probability);
-        Ok(Self { levels, sides, sampler, total: 0, largest: 0 })
+        Ok(Self { lattice, sides, sampler, total: 0, largest: 0 })
     }
 
-    fn sample(&self) -> Sampling {
+    fn sampling_error(&self) -> Sampling {
         let unit = Z * Z * self.sides as f64 * self.largest as f64;
         Sampling { unit, confidence: CONFIDENCE }
     }
 
-    /// The weight of all packets, from that of the sample.
+    /// The weight of all packets, from that of the sample, without the sampling error.
     fn scaled(&self, counted: Estimate) -> Estimate {
         let sides = self.sides as f64;
         let (low, high) = (counted.low * sides, counted.high * sides);
         Estimate::between(low, counted.value * sides, high).within(self.total)
     }
 
-    /// The same, with what the sample may miss.
+    /// The same, with the sampling error.
     fn widened(&self, counted: Estimate) -> Estimate {
         let all = self.scaled(counted);
-        let error = self.sample().error(all.high);
+        let error = self.sampling_error().error(all.high);
         let low = (all.low - error).max(counted.low).min(all.value);
         let high = all.high + error;
         Estimate { value: all.value, low, high, confidence: Some(CONFIDENCE) }.within(self.total)
@@ -118,30 +137,31 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
             self.total = self.total.saturating_add(weight.get());
             self.largest = self.largest.max(weight.get());
         }
-        // The packets of each level one after the other, which are in a cache then.
-        let (mut rows, mut levels, mut ends) =
+        // Rows are sorted by node, so that each node stays in the cache for all its rows.
+        let (mut rows, mut nodes, mut ends) =
             ([0; BATCH_PACKETS], [0; BATCH_PACKETS], [0; MOST_NODES]);
         let (mut drawn, mut left) = (0, keys.len() as u64);
         while self.sampler.choose(&mut left) {
             rows[drawn] = keys.len() - 1 - left as usize;
-            levels[drawn] = self.sampler.below(self.levels.len() as u32) as usize;
-            ends[levels[drawn]] += 1;
+            nodes[drawn] = self.sampler.below(self.lattice.len() as u32) as usize;
+            ends[nodes[drawn]] += 1;
             drawn += 1;
         }
         let mut end = 0;
         for begin in &mut ends {
             (*begin, end) = (end, end + *begin);
         }
-        let (mut sorted, mut theirs) = ([K::zeroed(); BATCH_PACKETS], [C::zeroed(); BATCH_PACKETS]);
-        for (&row, &level) in rows[..drawn].iter().zip(&levels) {
-            sorted[ends[level]] = keys[row];
-            theirs[ends[level]] = weights[row];
-            ends[level] += 1;
+        let (mut sorted, mut sorted_weights) =
+            ([K::zeroed(); BATCH_PACKETS], [C::zeroed(); BATCH_PACKETS]);
+        for (&row, &node) in rows[..drawn].iter().zip(&nodes) {
+            sorted[ends[node]] = keys[row];
+            sorted_weights[ends[node]] = weights[row];
+            ends[node] += 1;
         }
         let mut begin = 0;
-        for (level, &end) in ends[..self.levels.len()].iter().enumerate() {
+        for (node, &end) in ends[..self.lattice.len()].iter().enumerate() {
             if begin < end {
-                self.levels.add(level, &sorted[begin..end], &theirs[begin..end]);
+                self.lattice.add(node, &sorted[begin..end], &sorted_weights[begin..end]);
             }
             begin = end;
         }
@@ -158,9 +178,9 @@ impl<K: FlowKey, C: Monitored> Summary<K> for Drawn<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
-        let other = twin(self, other, |summary| Basis::of(summary.levels.digester()))?;
-        self.levels.fits(&other.levels)?;
-        self.levels.merge(&other.levels);
+        let other = twin(self, other, |summary| Basis::of(summary.lattice.digester()))?;
+        self.lattice.matches(&other.lattice)?;
+        self.lattice.merge(&other.lattice);
         self.total = self.total.saturating_add(other.total);
         self.largest = self.largest.max(other.largest);
         Ok(())
@@ -169,37 +189,37 @@ impl<K: FlowKey, C: Monitored> Summary<K> for Drawn<K, C> {
     fn save(&self, out: &mut Writer) {
         out.numbers(&[self.total, self.largest]);
         self.sampler.save(out);
-        self.levels.save(out);
+        self.lattice.save(out);
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.total = from.number("total")?;
         self.largest = from.number("largest weight")?;
         self.sampler.load(from)?;
-        self.levels.load(from)
+        self.lattice.load(from)
     }
 
     fn clear(&mut self) {
-        self.levels.clear();
+        self.lattice.clear();
         self.sampler.reset();
         (self.total, self.largest) = (0, 0);
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         vec![
-            ("counters", Setting::Integer(self.levels.counters() as u64)),
+            ("counters", Setting::Integer(self.lattice.counters() as u64)),
             ("v", Setting::Integer(self.sides)),
         ]
     }
 
     fn memory_bytes(&self) -> usize {
-        self.levels.memory_bytes()
+        self.lattice.memory_bytes()
     }
 }
 
 impl<K: FlowKey, C: Monitored> Drawn<K, C> {
-    /// Of all packets, what there is of those at one of the levels.
-    fn in_all(&self, Size { packets, bytes }: Size) -> Size {
+    /// Scales a weight at one node to all packets.
+    fn scaled_size(&self, Size { packets, bytes }: Size) -> Size {
         let all = |counted: u64| counted.saturating_mul(self.sides);
         Size { packets: all(packets), bytes: all(bytes) }
     }
@@ -207,10 +227,10 @@ impl<K: FlowKey, C: Monitored> Drawn<K, C> {
 
 impl<K: FlowKey, C: Monitored> Answers for Drawn<K, C> {
     fn untracked(&self) -> Size {
-        self.in_all(self.levels.untracked())
+        self.scaled_size(self.lattice.untracked())
     }
     fn saturated(&self) -> Size {
-        self.in_all(self.levels.saturated())
+        self.scaled_size(self.lattice.saturated())
     }
     fn size(&self) -> Option<&dyn SizeQuery> {
         Some(self)
@@ -225,13 +245,13 @@ impl<K: FlowKey, C: Monitored> Answers for Drawn<K, C> {
 
 impl<K: FlowKey, C: Monitored> SizeQuery for Drawn<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        self.levels.size(key, |counted| self.widened(counted))
+        self.lattice.size(key, |counted| self.widened(counted))
     }
 }
 
 impl<K: FlowKey, C: Monitored> Candidates for Drawn<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        self.levels.candidates(|counted| self.widened(counted), visit);
+        self.lattice.candidates(|counted| self.widened(counted), visit);
     }
 
     fn overflow(&self) -> u64 {
@@ -245,22 +265,22 @@ impl<K: FlowKey, C: Monitored> Prefixes for Drawn<K, C> {
     }
 
     fn hierarchy(&self) -> Hierarchy {
-        self.levels.hierarchy()
+        self.lattice.hierarchy()
     }
 
     fn nodes(&self) -> Vec<(u8, u8)> {
-        self.levels.nodes()
+        self.lattice.nodes()
     }
 
     fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
-        self.levels.for_each(node, &mut |key, counted| visit(key, self.scaled(counted)));
+        self.lattice.for_each(node, &mut |key, counted| visit(key, self.scaled(counted)));
     }
 
     fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate {
-        self.scaled(self.levels.estimate(node, prefix))
+        self.scaled(self.lattice.estimate(node, prefix))
     }
 
     fn sampling(&self) -> Option<Sampling> {
-        Some(self.sample())
+        Some(self.sampling_error())
     }
 }

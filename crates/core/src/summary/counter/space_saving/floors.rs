@@ -1,9 +1,9 @@
-//! The floors of the blocks of a sweep, and where the least of them is.
+//! The floors of the blocks of a sweep: lower bounds of their counts.
 //!
-//! Where there are many, levels stand above: a number there is for a group of the numbers below, none of
-//! which is less. So the next block of the least floor is found by a look at a group or two of each
-//! level, however many blocks there are. Numbers only grow, and one above is raised when no number of its
-//! group is the least any more.
+//! Many floors form levels, as in a tree: each number of a level is a lower bound of a group of 64
+//! numbers of the level below. The next block with the minimum floor is found by reading one or two
+//! groups of each level. Floors only grow. A number of an upper level is raised once its group has
+//! no number as small as the minimum.
 
 use std::ops::Range;
 
@@ -11,13 +11,13 @@ use flowgauge_kernel::{Zeroed, equal_in_group};
 
 use super::super::super::{BuildError, Memory};
 
-/// Numbers of a group.
+/// Numbers in a group.
 const GROUP: usize = 64;
 
-/// So many numbers need no level above: those of 16,384 entries.
-const FEW: usize = 256;
+/// The largest level without a level above it: the floors of 16,384 entries.
+const TOP: usize = 256;
 
-/// The numbers of a level.
+/// The position of a level in the array of all levels.
 #[derive(Clone, Copy)]
 struct Level {
     start: usize,
@@ -25,14 +25,14 @@ struct Level {
 }
 
 impl Level {
-    /// That of the blocks.
+    /// The lowest level: one number per block.
     const fn of(blocks: usize) -> Self {
         Self { start: 0, len: blocks }
     }
 
-    /// The one above, where this one needs it.
+    /// The level above, if this one is too large to scan.
     const fn above(self) -> Option<Self> {
-        if self.len <= FEW {
+        if self.len <= TOP {
             return None;
         }
         Some(Self { start: self.start + self.len, len: self.len.div_ceil(GROUP) })
@@ -47,22 +47,21 @@ impl Level {
         top
     }
 
-    /// The numbers from `from` up to `to`, or up to the last.
+    /// The range from `from` to `to`, or to the end of the level.
     fn range(self, from: usize, to: usize) -> Range<usize> {
         self.start + from..self.start + to.min(self.len)
     }
 
-    /// Those that the number `group` of the level above is for.
+    /// The group that number `group` of the level above covers.
     fn group(self, group: usize) -> Range<usize> {
         self.range(GROUP * group, GROUP * (group + 1))
     }
 }
 
-/// A number for each block, and the levels above.
+/// The floors of all blocks, and the levels above them.
 pub(super) struct Floors(Zeroed<u32>);
 
 impl Floors {
-    /// Bytes reserved for so many blocks.
     pub(super) const fn memory_bytes(blocks: usize) -> usize {
         let top = Level::of(blocks).top();
         (top.start + top.len) * size_of::<u32>()
@@ -72,7 +71,7 @@ impl Floors {
         Ok(Self(memory.zeroed(Self::memory_bytes(blocks) / size_of::<u32>())?))
     }
 
-    /// Sets the floors of so many `blocks`.
+    /// Sets the floors of all blocks.
     pub(super) fn begin(&mut self, blocks: usize, floor: impl Fn(usize) -> u32) {
         let mut level = Level::of(blocks);
         for block in 0..blocks {
@@ -80,32 +79,31 @@ impl Floors {
         }
         while let Some(above) = level.above() {
             for group in 0..above.len {
-                self.0[above.start + group] = least(&self.0[level.group(group)]);
+                self.0[above.start + group] = min(&self.0[level.group(group)]);
             }
             level = above;
         }
     }
 
-    /// The floor of a block.
     #[inline(always)]
     pub(super) fn get(&self, block: usize) -> u32 {
         self.0[block]
     }
 
-    /// Raises it.
+    /// Raises the floor of a block.
     #[inline(always)]
     pub(super) fn raise(&mut self, block: usize, floor: u32) {
         self.0[block] = floor;
     }
 
-    /// A number that no floor of so many `blocks` is below; mostly the least of them.
-    pub(super) fn least(&self, blocks: usize) -> u32 {
+    /// A lower bound of all floors, nearly always their minimum.
+    pub(super) fn min(&self, blocks: usize) -> u32 {
         let top = Level::of(blocks).top();
-        least(&self.0[top.range(0, top.len)])
+        min(&self.0[top.range(0, top.len)])
     }
 
-    /// The first of so many `blocks` from the one numbered `from` on whose floor is `floor`, where none is
-    /// less.
+    /// The first block from `from` on whose floor is `floor`, which must be a lower bound of all
+    /// floors.
     #[inline(always)]
     pub(super) fn next(&mut self, blocks: usize, from: usize, floor: u32) -> Option<usize> {
         self.next_in(Level::of(blocks), from, floor)
@@ -133,17 +131,17 @@ impl Floors {
             if let Some(at) = first(&self.0[rest], number) {
                 return Some(from + at);
             }
-            self.0[above.start + group] = least(&self.0[level.group(group)]);
+            self.0[above.start + group] = min(&self.0[level.group(group)]);
             from = GROUP * self.next_in(above, group + 1, number)?;
         }
     }
 }
 
-fn least(numbers: &[u32]) -> u32 {
+fn min(numbers: &[u32]) -> u32 {
     numbers.iter().copied().min().unwrap_or(u32::MAX)
 }
 
-/// Where `number` is first.
+/// The first position of `number`.
 #[inline(always)]
 fn first(numbers: &[u32], number: u32) -> Option<usize> {
     let (eights, rest) = numbers.as_chunks::<8>();
@@ -160,12 +158,12 @@ fn first(numbers: &[u32], number: u32) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// The least floor and the next block that has it, as a search through all finds them, for one level
-    /// to three of them; in sweeps that raise what they find and at times the block behind it.
+    /// With one to three levels, in sweeps that raise the floor they find and sometimes the next
+    /// one: the minimum floor and the next block that has it are those that a linear search finds.
     #[test]
-    fn floors_are_found_as_by_a_search_through_all() {
+    fn floors_are_found_as_by_a_linear_search() {
         let mut random = fastrand::Rng::with_seed(1);
-        for blocks in [1, 2, 63, FEW, FEW + 1, 1000, GROUP * FEW, GROUP * FEW + 1, 40_000] {
+        for blocks in [1, 2, 63, TOP, TOP + 1, 1000, GROUP * TOP, GROUP * TOP + 1, 40_000] {
             let mut floors = Floors::new(blocks, &Memory::unlimited()).unwrap();
             let mut model: Vec<u32> = (0..blocks).map(|_| random.u32(3..6)).collect();
             floors.begin(blocks, |block| model[block]);
@@ -175,9 +173,9 @@ mod tests {
                     if let Some(next) = floors.next(blocks, from, number) {
                         break next;
                     }
-                    let least = *model.iter().min().unwrap();
-                    (from, number) = (0, floors.least(blocks));
-                    assert!(number <= least, "{blocks}");
+                    let min = *model.iter().min().unwrap();
+                    (from, number) = (0, floors.min(blocks));
+                    assert!(number <= min, "{blocks}");
                 };
                 assert_eq!(number, *model.iter().min().unwrap());
                 let behind = model[from..].iter().position(|floor| *floor == number).unwrap();

@@ -1,32 +1,51 @@
-//! Space-Saving, with linked buckets: constant time for packets that count one each.
+//! Space-Saving with linked buckets: constant time per packet.
 //!
 //! Paper: Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in
 //! data streams" (ICDT 2005), §3, the Stream-Summary; "SSL" of Cormode, Hadjieleftheriou, "Finding
-//! frequent items in data streams" (VLDB 2008), §3. Entries of equal count hang in one bucket, and
-//! the buckets in a list by count: an entry that counts one more moves to the next bucket or to a
-//! new one before it. Sizes in bytes would make every entry a bucket of its own, and the way to the
-//! new place long.
+//! frequent items in data streams" (VLDB 2008), §3. Entries of equal count share a bucket, and the
+//! buckets form a list sorted by count. An entry that counts one more packet moves to the next
+//! bucket or to a new one before it. With bytes, nearly every entry would have a bucket of its own,
+//! and would pass many buckets on its way.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::{
+use super::super::super::{
     BuildError, BuildErrorKind, Counter, Describe, Info, Laws, Memory, Options, Summary,
 };
-use super::capacity::{PARAMETERS, counters};
-use super::index::Index;
+use super::super::index::Index;
+use super::super::{PARAMETERS, counters};
+use super::Tracked;
 use super::monitor::{Entry, Monitor};
-use super::tracked::Tracked;
 use crate::key::FlowKey;
 use crate::summary::Counted;
 use crate::summary::describe::form;
 use crate::terms::Measure;
 
-/// Space-Saving with linked buckets.
+/// Space-Saving with linked buckets, in the catalog as `stream-summary`.
 ///
-/// Cost: a line of the index, the entry, its neighbours and a bucket or two a packet. Memory in
-/// bytes: `counters × ((size_of::<K>() + 16, rounded up to the key's alignment) + 24.9)`, and up
-/// to 3 KiB more for fewer than 448 counters.
+/// Cost per packet: one line of the index, the entry, its neighbours, and one or two buckets.
+/// Memory in bytes: `counters × ((size_of::<K>() + 16, rounded up to the key's alignment) + 24.9)`,
+/// and up to 3 KiB more for fewer than 448 counters.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(64 << 10, 1).with([("counters", 100)]);
+/// let mut summary = catalog::build::<Key4>("stream-summary", &options)?;
+/// let mut batch = Batch::new();
+/// for packet in 0..200u32 {
+///     batch.push(Key4::from_canonical(&(packet % 10).to_be_bytes()).unwrap(), 64, 0);
+/// }
+/// summary.ingest(&mut batch);
+/// // No flow was replaced: sizes are exact.
+/// let size = summary.answers().size().unwrap().estimate(&7u32.to_be_bytes());
+/// assert_eq!(size.packets.map(|found| (found.low, found.high)), Some((20.0, 20.0)));
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub struct StreamSummary;
 
 impl Describe for StreamSummary {
@@ -37,7 +56,7 @@ impl Describe for StreamSummary {
         parameters: &PARAMETERS,
         memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); up to 3 KiB more below \
                  448 counters",
-        // Sums are counted right, but their way along the buckets may be long.
+        // Weighted updates are counted correctly, but may pass many buckets.
         forms: &[form![Size(Counted::Packets), Candidates]],
         laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
     };
@@ -63,10 +82,10 @@ impl Describe for StreamSummary {
     }
 }
 
-/// Numbers of entries and buckets are counted from 1, so that 0 ends a list.
+/// The number of an entry or a bucket, counted from 1, so that 0 ends a list.
 type Link = u32;
 
-/// A key, its error, its bucket and its neighbours there.
+/// An entry: a key, its error, its bucket, and its neighbours in the bucket.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Node<K> {
@@ -77,30 +96,31 @@ struct Node<K> {
     after: Link,
 }
 
-/// Entries of one count, and the buckets of the next lesser and larger one.
+/// The entries of one count, and the neighbouring buckets.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Bucket {
     count: u32,
-    /// Its entry that came last.
+    /// The entry added last.
     first: Link,
-    lesser: Link,
+    smaller: Link,
     larger: Link,
 }
 
+/// The entries and buckets behind an index.
 struct Linked<K> {
     digester: Digester,
     nodes: Zeroed<Node<K>>,
     buckets: Zeroed<Bucket>,
     index: Index,
-    taken: usize,
-    /// The bucket of the least count.
-    least: Link,
-    /// Buckets without entries, by their `larger`.
+    len: usize,
+    /// The bucket of the minimum count.
+    min: Link,
+    /// List of empty buckets, linked by `larger`.
     free: Link,
-    /// Buckets that were ever in use.
+    /// Number of buckets that were ever in use.
     used: usize,
-    excess: u64,
+    saturated: u64,
 }
 
 impl<K: FlowKey> Linked<K> {
@@ -120,8 +140,8 @@ impl<K: FlowKey> Linked<K> {
         &mut self.nodes[link as usize - 1]
     }
 
-    /// Makes a bucket of this count between two others.
-    fn insert_bucket(&mut self, count: u32, lesser: Link, larger: Link) -> Link {
+    /// Inserts a bucket between two others.
+    fn insert_bucket(&mut self, count: u32, smaller: Link, larger: Link) -> Link {
         let link = self.free;
         let link = if link == 0 {
             self.used += 1;
@@ -130,36 +150,36 @@ impl<K: FlowKey> Linked<K> {
             self.free = self.bucket(link).larger;
             link
         };
-        *self.bucket(link) = Bucket { count, first: 0, lesser, larger };
-        self.link(lesser, link);
+        *self.bucket(link) = Bucket { count, first: 0, smaller, larger };
+        self.link(smaller, link);
         self.link(link, larger);
         link
     }
 
-    /// Makes two buckets neighbours; 0 is the end on either side.
+    /// Makes two buckets neighbours; 0 stands for either end of the list.
     #[inline(always)]
-    fn link(&mut self, lesser: Link, larger: Link) {
-        if lesser == 0 {
-            self.least = larger;
+    fn link(&mut self, smaller: Link, larger: Link) {
+        if smaller == 0 {
+            self.min = larger;
         } else {
-            self.bucket(lesser).larger = larger;
+            self.bucket(smaller).larger = larger;
         }
         if larger != 0 {
-            self.bucket(larger).lesser = lesser;
+            self.bucket(larger).smaller = smaller;
         }
     }
 
-    /// Puts an entry into the first bucket from `larger` on that counts `count`, or into a new one;
-    /// all buckets up to `lesser`, which is before `larger`, count less.
+    /// Puts an entry into the bucket of `count`, or into a new one, searching from `larger` on. All
+    /// buckets up to `smaller`, the neighbour before `larger`, have smaller counts.
     #[inline(always)]
-    fn attach(&mut self, node: Link, count: u32, mut lesser: Link, mut larger: Link) {
+    fn attach(&mut self, node: Link, count: u32, mut smaller: Link, mut larger: Link) {
         while larger != 0 && self.bucket(larger).count < count {
-            (lesser, larger) = (larger, self.bucket(larger).larger);
+            (smaller, larger) = (larger, self.bucket(larger).larger);
         }
         let bucket = if larger != 0 && self.bucket(larger).count == count {
             larger
         } else {
-            self.insert_bucket(count, lesser, larger)
+            self.insert_bucket(count, smaller, larger)
         };
         let after = std::mem::replace(&mut self.bucket(bucket).first, node);
         if after != 0 {
@@ -173,19 +193,20 @@ impl<K: FlowKey> Linked<K> {
     #[inline(always)]
     fn grow(&mut self, node: Link, weight: u32) {
         let Node { bucket, before, after, .. } = *self.node(node);
-        let Bucket { mut count, first, lesser, larger } = *self.bucket(bucket);
-        let excess = count.add(weight);
-        self.excess = self.excess.saturating_add(excess);
+        let Bucket { mut count, first, smaller, larger } = *self.bucket(bucket);
+        let lost = count.add(weight);
+        self.saturated = self.saturated.saturating_add(lost);
         if first == node && after == 0 {
-            // It was alone: its bucket grows with it, unless the next one is in the way.
+            // The only entry of its bucket: raise the bucket's count if it stays below the next
+            // one.
             if larger == 0 || count < self.bucket(larger).count {
                 self.bucket(bucket).count = count;
                 return;
             }
-            self.link(lesser, larger);
+            self.link(smaller, larger);
             self.bucket(bucket).larger = self.free;
             self.free = bucket;
-            return self.attach(node, count, lesser, larger);
+            return self.attach(node, count, smaller, larger);
         }
         if before == 0 {
             self.bucket(bucket).first = after;
@@ -198,11 +219,11 @@ impl<K: FlowKey> Linked<K> {
         self.attach(node, count, bucket, larger);
     }
 
-    /// The numbers of the entries, the least first.
+    /// The entries in ascending order of their counts.
     fn in_order(&self) -> impl Iterator<Item = usize> {
         let bucket = |link: Link| (link as usize).checked_sub(1).map(|at| self.buckets[at]);
         let node = |link: Link| (link as usize).checked_sub(1);
-        let buckets = std::iter::successors(bucket(self.least), move |b| bucket(b.larger));
+        let buckets = std::iter::successors(bucket(self.min), move |b| bucket(b.larger));
         buckets.flat_map(move |bucket| {
             std::iter::successors(node(bucket.first), move |&at| node(self.nodes[at].after))
         })
@@ -225,11 +246,11 @@ impl<K: FlowKey> Monitor<K, u32> for Linked<K> {
             nodes: memory.zeroed(entries)?,
             buckets: memory.zeroed(entries)?,
             index: Index::new(entries, memory)?,
-            taken: 0,
-            least: 0,
+            len: 0,
+            min: 0,
             free: 0,
             used: 0,
-            excess: 0,
+            saturated: 0,
         })
     }
 
@@ -237,7 +258,7 @@ impl<K: FlowKey> Monitor<K, u32> for Linked<K> {
         &self.digester
     }
 
-    fn most(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.nodes.len()
     }
 
@@ -256,68 +277,67 @@ impl<K: FlowKey> Monitor<K, u32> for Linked<K> {
             return self.grow(node as Link + 1, weight);
         }
         if !self.index.has_room(digest) {
-            return self.index.refuse(weight.into());
+            return self.index.add_untracked(weight.into());
         }
-        if self.taken < self.nodes.len() {
+        if self.len < self.nodes.len() {
             return self.append(Entry { key, count: weight, error: 0 }, digest);
         }
-        let least = *self.bucket(self.least);
-        let node = least.first;
+        let min = *self.bucket(self.min);
+        let node = min.first;
         let before = self.nodes[node as usize - 1].key;
         self.index.remove(node as usize - 1, || before.digest(&self.digester));
         self.index.insert(digest, node as usize - 1);
         self.node(node).key = key;
-        self.node(node).error = least.count;
+        self.node(node).error = min.count;
         self.grow(node, weight);
     }
 
     fn append(&mut self, Entry { key, count, error }: Entry<K, u32>, digest: u64) {
-        self.index.insert(digest, self.taken);
-        self.taken += 1;
-        let node = self.taken as Link;
+        self.index.insert(digest, self.len);
+        self.len += 1;
+        let node = self.len as Link;
         self.node(node).key = key;
         self.node(node).error = error;
-        self.attach(node, count, 0, self.least);
+        self.attach(node, count, 0, self.min);
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry<K, u32>> {
-        (0..self.taken).map(|at| self.entry_at(at))
+        (0..self.len).map(|at| self.entry_at(at))
     }
 
-    /// In the order of the lists; the last comes first, so that each that is appended goes to the
-    /// front.
+    /// In reverse order of the lists, since each appended entry goes to the front.
     fn stored(&self) -> impl Iterator<Item = Entry<K, u32>> {
         let places: Vec<usize> = self.in_order().collect();
         places.into_iter().rev().map(|at| self.entry_at(at))
     }
 
     fn follows(&self, entry: &Entry<K, u32>) -> bool {
-        let least = (self.least as usize).checked_sub(1);
-        least.is_none_or(|least| entry.count <= self.buckets[least].count)
+        let min = (self.min as usize).checked_sub(1);
+        min.is_none_or(|min| entry.count <= self.buckets[min].count)
     }
 
     fn entry(&self, key: K) -> Option<Entry<K, u32>> {
         self.find(key, key.digest(&self.digester)).map(|at| self.entry_at(at))
     }
 
-    fn unheld(&self) -> u32 {
-        match (self.least as usize).checked_sub(1) {
-            Some(least) if self.taken == self.nodes.len() => self.buckets[least].count,
+    fn min_count(&self) -> u32 {
+        match (self.min as usize).checked_sub(1) {
+            Some(min) if self.len == self.nodes.len() => self.buckets[min].count,
             _ => 0,
         }
     }
 
-    fn excess(&self) -> u64 {
-        self.excess
+    fn saturated(&self) -> u64 {
+        self.saturated
     }
 
-    fn set_excess(&mut self, excess: u64) {
-        self.excess = excess;
+    fn set_saturated(&mut self, saturated: u64) {
+        self.saturated = saturated;
     }
 
     fn clear(&mut self) {
         self.index.clear();
-        (self.taken, self.used, self.excess) = (0, 0, 0);
-        (self.least, self.free) = (0, 0);
+        (self.len, self.used, self.saturated) = (0, 0, 0);
+        (self.min, self.free) = (0, 0);
     }
 }

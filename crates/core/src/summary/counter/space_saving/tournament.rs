@@ -1,29 +1,29 @@
-//! A monitor whose least entry is found by a tournament, for weights of any size: for bytes.
+//! A monitor that finds the minimum count by a tournament, for weights of any size: for bytes.
 //!
-//! Four entries play a match, four winners of neighbouring matches play the next, and so on: the
-//! winner of all is the entry of the least count. Results are kept, and may be old: counts grow, and
-//! a match is played again only when its winner is asked for. So a packet of a key with an entry does
-//! not touch the tournament, and what its count has outgrown is made up for, many packets at once,
-//! when a key without an entry asks for the least. The winner stands where its result is still its
-//! count, since no other entry's count is below its last result.
+//! Four entries play a match, the winners of four neighbouring matches play the next match, and so
+//! on: the overall winner is the entry with the minimum count. Results are kept and may be stale:
+//! counts grow, and a match is replayed only when its winner is needed. So a packet of a key with
+//! an entry does not touch the tournament; the replays for many packets are done at once when a key
+//! without an entry needs the minimum. The winner is valid if its result still equals its count,
+//! since no count is below its last result.
 //!
-//! A match again takes a fixed number of steps without a branch; a heap's sinking entry stops
-//! somewhere, which a processor cannot foresee.
+//! Replaying a match takes a fixed number of steps without branches. In a heap an entry sinks by a
+//! number of levels that the processor cannot predict.
 
 use std::cell::OnceCell;
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::{BuildError, Counter, Memory};
-use super::index::Index;
+use super::super::super::{BuildError, Counter, Memory};
+use super::super::index::Index;
 use super::monitor::{Entry, Monitor};
 use crate::key::FlowKey;
 
-/// Players of a match.
+/// Players in a match.
 const PLAYERS: usize = 4;
 
-/// The winner of a match: its count at that time, and the number of the entry.
+/// The winner of a match: its count at that time, and the number of its entry.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Winner {
@@ -32,14 +32,15 @@ struct Winner {
 }
 
 impl Winner {
-    /// The first of the lesser count: selected without a branch, whose outcome would be random.
+    /// The player with the smaller count, the first of equal ones. Compiles to a selection, since a
+    /// branch would be unpredictable.
     #[inline(always)]
     fn or(self, other: Self) -> Self {
         if other.count < self.count { other } else { self }
     }
 }
 
-/// The winner of the match number `index` among `players`.
+/// The winner of match number `index` among `players`.
 #[inline(always)]
 fn play<P>(players: &[P], index: usize, player: impl Fn(usize, &P) -> Winner) -> Winner {
     let first = PLAYERS * index;
@@ -52,24 +53,24 @@ fn play<P>(players: &[P], index: usize, player: impl Fn(usize, &P) -> Winner) ->
     rest.map(|(i, other)| player(first + i, other)).reduce(Winner::or).unwrap_or(Winner::zeroed())
 }
 
-/// Entries behind an index, and the tournament over them.
+/// The entries behind an index, and the tournament over them.
 ///
-/// Cost: one search in the index and one add; a key without an entry has one match for every factor
-/// of four in their number played again. Memory in bytes: see [`Monitor::bytes`].
+/// Cost per packet: one index search and one addition; a key without an entry replays log₄(entries)
+/// matches. Memory in bytes: see [`Monitor::bytes`].
 pub(in crate::summary) struct Tournament<K> {
     digester: Digester,
     entries: Zeroed<Entry<K, u64>>,
-    /// The winners, round after round; the last is the winner of all. In use while all entries are
-    /// taken.
+    /// The winners, round by round; the last is the overall winner. Valid while all entries are in
+    /// use.
     winners: Zeroed<Winner>,
     index: Index,
-    taken: usize,
-    excess: u64,
-    /// The least count, where it was asked for since it changed.
-    unheld: OnceCell<u64>,
+    len: usize,
+    saturated: u64,
+    /// The minimum count, if it was computed since the last change.
+    min_count: OnceCell<u64>,
 }
 
-/// Matches of all rounds among so many entries.
+/// The number of matches in all rounds.
 const fn matches(entries: usize) -> usize {
     let mut round = entries.div_ceil(PLAYERS);
     let mut sum = round;
@@ -87,7 +88,7 @@ impl<K: FlowKey> Tournament<K> {
         self.index.find(digest, |entry| entries[entry].key == key)
     }
 
-    /// Plays the matches number `index` and above that its winner goes on to, round by round.
+    /// Replays match number `index` of the first round and the matches above it.
     #[inline(always)]
     fn play_from(&mut self, mut index: usize) {
         let mut winner = play(&self.entries, index, |entry, player: &Entry<K, u64>| Winner {
@@ -107,9 +108,9 @@ impl<K: FlowKey> Tournament<K> {
         }
     }
 
-    /// The entry of the least count, the first of several.
+    /// The entry with the minimum count, the first of several.
     #[inline(always)]
-    fn least(&mut self) -> usize {
+    fn find_min(&mut self) -> usize {
         loop {
             let last = self.winners.len() - 1;
             let Winner { count, entry } = self.winners[last];
@@ -121,17 +122,17 @@ impl<K: FlowKey> Tournament<K> {
         }
     }
 
-    /// Puts a key into the entry of the least count.
-    fn take_over(&mut self, key: K, digest: u64, weight: u64) {
-        if self.taken < self.entries.len() {
+    /// Puts a key into a free entry, or replaces the key with the minimum count.
+    fn replace_min(&mut self, key: K, digest: u64, weight: u64) {
+        if self.len < self.entries.len() {
             return self.append(Entry { key, count: weight, error: 0 }, digest);
         }
-        let place = self.least();
+        let place = self.find_min();
         let Entry { key: before, count: error, .. } = self.entries[place];
         self.index.remove(place, || before.digest(&self.digester));
         self.index.insert(digest, place);
         let mut count = error;
-        self.excess = self.excess.saturating_add(count.add(weight));
+        self.saturated = self.saturated.saturating_add(count.add(weight));
         self.entries[place] = Entry { key, count, error };
         self.play_from(place / PLAYERS);
     }
@@ -150,9 +151,9 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
             entries: memory.zeroed(entries)?,
             winners: memory.zeroed(matches(entries))?,
             index: Index::new(entries, memory)?,
-            taken: 0,
-            excess: 0,
-            unheld: OnceCell::new(),
+            len: 0,
+            saturated: 0,
+            min_count: OnceCell::new(),
         })
     }
 
@@ -160,7 +161,7 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
         &self.digester
     }
 
-    fn most(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.entries.len()
     }
 
@@ -174,58 +175,58 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
     }
 
     #[inline(always)]
-    fn change(&mut self) {
-        self.unheld.take();
+    fn invalidate(&mut self) {
+        self.min_count.take();
     }
 
     #[inline(always)]
     fn add(&mut self, key: K, digest: u64, weight: u64) {
         match self.find(key, digest) {
             Some(entry) => {
-                let excess = self.entries[entry].count.add(weight);
-                self.excess = self.excess.saturating_add(excess);
+                let lost = self.entries[entry].count.add(weight);
+                self.saturated = self.saturated.saturating_add(lost);
             }
-            None if self.index.has_room(digest) => self.take_over(key, digest, weight),
-            None => self.index.refuse(weight),
+            None if self.index.has_room(digest) => self.replace_min(key, digest, weight),
+            None => self.index.add_untracked(weight),
         }
     }
 
     fn append(&mut self, entry: Entry<K, u64>, digest: u64) {
-        self.change();
-        self.entries[self.taken] = entry;
-        self.index.insert(digest, self.taken);
-        self.taken += 1;
-        if self.taken == self.entries.len() {
-            (0..self.taken.div_ceil(PLAYERS)).for_each(|first| self.play_from(first));
+        self.invalidate();
+        self.entries[self.len] = entry;
+        self.index.insert(digest, self.len);
+        self.len += 1;
+        if self.len == self.entries.len() {
+            (0..self.len.div_ceil(PLAYERS)).for_each(|first| self.play_from(first));
         }
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry<K, u64>> {
-        self.entries[..self.taken].iter().copied()
+        self.entries[..self.len].iter().copied()
     }
 
     fn entry(&self, key: K) -> Option<Entry<K, u64>> {
         self.find(key, key.digest(&self.digester)).map(|entry| self.entries[entry])
     }
 
-    fn unheld(&self) -> u64 {
-        if self.taken < self.entries.len() {
+    fn min_count(&self) -> u64 {
+        if self.len < self.entries.len() {
             return 0;
         }
-        let least = || self.entries.iter().map(|entry| entry.count).min().unwrap_or(0);
-        *self.unheld.get_or_init(least)
+        let min = || self.entries.iter().map(|entry| entry.count).min().unwrap_or(0);
+        *self.min_count.get_or_init(min)
     }
 
-    fn excess(&self) -> u64 {
-        self.excess
+    fn saturated(&self) -> u64 {
+        self.saturated
     }
 
-    fn set_excess(&mut self, excess: u64) {
-        self.excess = excess;
+    fn set_saturated(&mut self, saturated: u64) {
+        self.saturated = saturated;
     }
 
     fn clear(&mut self) {
         self.index.clear();
-        (self.taken, self.excess) = (0, 0);
+        (self.len, self.saturated) = (0, 0);
     }
 }

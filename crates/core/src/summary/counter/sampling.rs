@@ -1,0 +1,163 @@
+//! Random sampling of packets, and bounds of a weight from a sample of it.
+
+use fastrand::Rng;
+
+use super::super::Estimate;
+use super::super::codec::{DecodeError, Reader, Writer};
+
+/// Chooses each packet with the same probability, independently of the others. It draws the number
+/// of packets to skip, so that packets that are not chosen cost nothing. Summaries store its state.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    seed: u64,
+    rng: Rng,
+    /// Logarithm of the probability that a packet is skipped.
+    log_skip: f64,
+    /// Packets to skip before the next chosen one.
+    skip: u64,
+}
+
+impl Sampler {
+    pub(crate) fn new(seed: u64, probability: f64) -> Self {
+        let mut sampler = Self { seed, rng: Rng::with_seed(seed), log_skip: 0.0, skip: 0 };
+        sampler.change(probability);
+        sampler
+    }
+
+    /// Changes the probability for the packets to come.
+    pub(crate) fn change(&mut self, probability: f64) {
+        self.log_skip = (-probability.min(1.0)).ln_1p();
+        self.skip = self.draw();
+    }
+
+    /// Returns to the initial state.
+    pub(crate) fn reset(&mut self) {
+        self.rewind();
+        self.skip = self.draw();
+    }
+
+    /// Restarts the random numbers; takes effect with the next [`Self::change`].
+    pub(crate) fn rewind(&mut self) {
+        self.rng = Rng::with_seed(self.seed);
+    }
+
+    /// Draws a geometrically distributed number of packets to skip.
+    fn draw(&mut self) -> u64 {
+        if self.log_skip.is_infinite() {
+            return 0;
+        }
+        // Strictly between 0 and 1, so that the logarithm is finite.
+        let uniform = (self.rng.u64(..) >> 11) as f64 + 0.5;
+        let log = (uniform / (1u64 << 53) as f64).ln();
+        (log / self.log_skip) as u64
+    }
+
+    /// Takes the skipped packets and the next chosen one off `packets`; returns whether one was
+    /// chosen.
+    #[inline(always)]
+    pub(crate) fn choose(&mut self, packets: &mut u64) -> bool {
+        if self.pass(*packets) {
+            *packets = 0;
+            return false;
+        }
+        *packets -= self.skip + 1;
+        self.skip = self.draw();
+        true
+    }
+
+    /// Skips all of `packets` unless one of them is to be chosen; returns whether it skipped them.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, packets: u64) -> bool {
+        let passed = self.skip >= packets;
+        if passed {
+            self.skip -= packets;
+        }
+        passed
+    }
+
+    /// The first chosen one of `slots`, given that at least one is chosen. Later slots are drawn
+    /// independently.
+    pub(crate) fn first_of(&mut self, slots: u32) -> u32 {
+        if self.log_skip.is_infinite() {
+            return 0;
+        }
+        let any = -(f64::from(slots) * self.log_skip).exp_m1();
+        let uniform = ((self.rng.u64(..) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let first = (-uniform * any).ln_1p() / self.log_skip;
+        (first as u32).min(slots - 1)
+    }
+
+    /// A random number below `end`.
+    #[inline(always)]
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
+        ((u64::from(self.rng.u32(..)) * u64::from(end)) >> 32) as u32
+    }
+
+    pub(crate) fn save(&self, out: &mut Writer) {
+        out.number(self.rng.get_seed());
+        out.number(self.skip);
+    }
+
+    pub(crate) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.rng = Rng::with_seed(from.number("random state")?);
+        self.skip = from.number("packets to pass over")?;
+        Ok(())
+    }
+}
+
+/// The two-sided quantile of the normal distribution for [`CONFIDENCE`].
+pub(in crate::summary) const Z: f64 = 2.575_829_303_548_901;
+/// Probability that the bounds of a sampled weight hold.
+pub(in crate::summary) const CONFIDENCE: f64 = 0.99;
+
+/// Estimates a weight from a sample of its packets: each was sampled with `probability`, the
+/// sampled ones weigh `sampled`, and none weighs more than `largest`.
+///
+/// The bounds are Wilson's for a binomial number (JASA 1927): the means that are [`Z`] standard
+/// deviations away from the sample. Packets of unequal weights vary less than the same weight in
+/// packets of the largest weight. For few sampled packets the tails of the normal distribution are
+/// too light; the lower bound is that of one packet less, so that the bounds hold with
+/// [`CONFIDENCE`] for any number of packets. The sampled weight is always a lower bound.
+pub(in crate::summary) fn scaled(sampled: u64, probability: f64, largest: u64) -> Estimate {
+    let (unit, seen) = (largest.max(1) as f64, sampled as f64);
+    let missed = 1.0 - probability;
+    let (count, half) = (seen / unit, Z * Z * missed / 2.0);
+    let spread = |count: f64| Z * (missed * (count + Z * Z * missed / 4.0)).sqrt();
+    let (below, scale) = ((count - 1.0).max(0.0), unit / probability);
+    Estimate {
+        value: seen / probability,
+        low: ((below + half - spread(below)) * scale).max(seen),
+        high: (count + half + spread(count)) * scale,
+        confidence: Some(CONFIDENCE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The probability that the bounds hold for a flow of `packets` packets, summed over all
+    /// samples.
+    fn coverage(packets: u32, probability: f64) -> f64 {
+        let (mut chance, mut held) = ((1.0 - probability).powf(packets.into()), 0.0);
+        for sampled in 0..=packets {
+            let bounds = scaled(sampled.into(), probability, 1);
+            if bounds.low <= packets.into() && f64::from(packets) <= bounds.high {
+                held += chance;
+            }
+            chance *= f64::from(packets - sampled) / f64::from(sampled + 1) * probability
+                / (1.0 - probability);
+        }
+        held
+    }
+
+    #[test]
+    fn bounds_hold_with_their_confidence_for_flows_of_any_size() {
+        for probability in [0.5, 0.1, 0.01, 0.001] {
+            for packets in (1..=100).chain((110..1000).step_by(10)) {
+                let coverage = coverage(packets, probability);
+                assert!(coverage >= CONFIDENCE, "{packets} at {probability}: {coverage}");
+            }
+        }
+    }
+}
