@@ -1,13 +1,13 @@
 //! FlowRegulator: one packet in a hundred reaches a flow table, and stands for the others.
 //!
-//! Paper: InstaMeasure (ICDCS 2019), §3.A. The regulator, and what is read of the table behind it, are
-//! those of [`InstaMeasure`](crate::summary::instant::InstaMeasure).
+//! Paper: InstaMeasure (ICDCS 2019), §3.A. The regulator, and what is read of the table behind it,
+//! are those of [`InstaMeasure`](crate::summary::instant::InstaMeasure).
 
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::instant::regulator::{DECODE, LEVELS, SKETCH, WORD, sketch_bytes};
-use crate::summary::instant::{Behind, LAWS, Regulated, Regulator, Word};
+use crate::summary::instant::{LAWS, Regulated, RegulatedTable, Regulator, Word};
 use crate::summary::{Ability, BuildError, Laws, Options, Parameters, Summary};
 
 /// FlowRegulator, as the catalog has it.
@@ -89,7 +89,7 @@ fn before<K: FlowKey, W: Word>(
     Ok(Regulated::new(options, Regulator::from_options(options)?, passed))
 }
 
-impl<K: FlowKey> Behind for Passed<K> {
+impl<K: FlowKey> RegulatedTable for Passed<K> {
     type Key = K;
     const ACCELERATOR: Option<&'static str> = Some(FlowRegulator::INFO.name);
     const BYTES: usize = Batch::<K>::BYTES;

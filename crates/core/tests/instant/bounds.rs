@@ -1,9 +1,8 @@
 //! Bounds hold as often as they say, and what is decoded at each packet is unbiased.
 
-use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::Key4;
-use flowgauge_core::summary::instant::InstantTable;
+use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::summary::instant::Regulator;
 use flowgauge_core::summary::{Estimate, Options};
 use flowgauge_core::terms::Measure;
 
@@ -69,38 +68,30 @@ fn bounds_end_with_the_total() {
     }
 }
 
-/// A mark raises what is decoded by one packet in the mean, at whatever state: over 2,000 flows of
-/// each size the mean is within 4 standard errors.
-#[test]
-fn decoding_at_each_packet_is_unbiased() {
-    for (name, unit, variance) in [("insta-measure", UNIT, 0.1), ("rcc", RCC_UNIT, 0.09)] {
-        let mut summary = build(name, 1, &[("sketch", 8 << 20)]);
-        let mut batch = Batch::new();
-        let mut sent = 0;
-        for packets in [1, 3, 10, 30, 100, 300] {
-            while sent < packets {
-                for flow in 0..2000 {
-                    batch.push(key(flow), 100, 0);
-                    summary.ingest(&mut batch);
-                    batch.clear();
-                }
-                sent += 1;
-            }
-            let decode = |flow| match name {
-                "rcc" => {
-                    summary.downcast_ref::<InstantTable<Key4, u32, 1>>().unwrap().decode(key(flow))
-                }
-                _ => {
-                    summary.downcast_ref::<InstantTable<Key4, u32, 2>>().unwrap().decode(key(flow))
-                }
-            };
-            let mean = (0..2000).map(decode).sum::<f64>() / 2000.0;
-            let packets = f64::from(packets);
-            let error = (variance * unit * packets / 2000.0).sqrt();
-            println!("{name}: {mean} of {packets}");
-            assert!((mean - packets).abs() < 4.0 * error, "{name}: {mean} of {packets}");
+/// Each mark adds one packet to the size on average, in any state of the words: the mean size of 2,000
+/// flows is within 4 standard errors after any number of packets.
+fn marks_are_unbiased<const LAYERS: usize>(unit: f64, variance: f64) {
+    let options = Options::new(32 << 20, 1).with([("sketch", 8 << 20)]).for_keys(Key4::BYTES);
+    let mut regulator = Regulator::<u32, LAYERS>::from_options(&options).unwrap();
+    let digests: Vec<u64> = (0..2000).map(|flow| key(flow).digest(&options.digester)).collect();
+    let (mut forwarded, mut sent) = (0.0, 0);
+    for packets in [1, 3, 10, 30, 100, 300] {
+        while sent < packets {
+            regulator.regulate(&digests, None, &mut |_| forwarded += unit);
+            sent += 1;
         }
+        let residual: f64 = digests.iter().map(|digest| regulator.residual(*digest)).sum();
+        let (mean, packets) = ((forwarded + residual) / 2000.0, f64::from(packets));
+        let error = (variance * unit * packets / 2000.0).sqrt();
+        println!("{LAYERS} layers: {mean} of {packets}");
+        assert!((mean - packets).abs() < 4.0 * error, "{LAYERS} layers: {mean} of {packets}");
     }
+}
+
+#[test]
+fn forwarded_packets_and_residual_marks_are_unbiased() {
+    marks_are_unbiased::<1>(RCC_UNIT, 0.09);
+    marks_are_unbiased::<2>(UNIT, 0.1);
 }
 
 /// Decoded at saturation a flow has a whole number of units, half a unit less in the mean than with the

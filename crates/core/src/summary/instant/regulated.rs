@@ -1,90 +1,79 @@
-//! A regulator before a flow table: what the table counts, and what that says of all packets.
+//! A regulator before a flow table: its state, batches and merges.
 //!
-//! Paper: InstaMeasure (ICDCS 2019), §3. A packet that the [`Regulator`] lets through is counted in
-//! the table and stands for `UNIT` packets of its own length; all others leave marks only. A flow is
-//! thus in the table as soon as it is of some size, without any decoding afterwards. What stays
-//! behind, about 50 packets (RCC: 5) of a flow that is alone in its words, is read from the marks when
-//! a flow of the table is asked for, in proportion to the share of them that is likely its own
-//! (`decode=saturation` leaves it out, as the paper does; the bounds are the same). What other flows' saturations erase nothing makes up for: with 100 million packets in 128 KB 0.1 % of
-//! flows over 100,000 packets, and 0.6 % of those from 10,000 on.
+//! Paper: InstaMeasure (ICDCS 2019), §3. A packet that the [`Regulator`] forwards is counted in the
+//! table and represents `UNIT` packets of its length; all other packets leave marks only. So a flow
+//! enters the table as soon as it has some size, without any decoding afterwards. The residual
+//! marks, about 50 packets (RCC: 5) of a flow that is alone in its words, are read when a flow of
+//! the table is queried, in proportion to the fraction that is likely its own (`decode=saturation`
+//! omits them, as the paper does; the bounds are the same). Marks that other flows erase are lost:
+//! with 100 million packets in 128 KB this is 0.1 % of flows above 100,000 packets, and 0.6 % of
+//! flows from 10,000 on.
 
 use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Options, Setting, SizeEstimate,
-    SizeQuery, Summary, sum_and_largest,
+    Answers, Counter, Incompatible, Ingest, Options, Setting, Summary, sum_and_largest,
 };
-use super::bounds::Flow;
-use super::regulator::Regulator;
-use super::word::Word;
+use super::regulator::{Regulator, Word};
 use crate::batch::{BATCH_PACKETS, Batch};
-use crate::key::{CanonicalKey, FlowKey};
+use crate::key::FlowKey;
 use crate::terms::Size;
 
-/// A flow table behind a regulator: it counts each flow by itself, and says which packets it may
-/// have lost by the upper bound.
-pub trait Behind: Send + 'static {
-    /// The keys of its flows.
+/// A flow table behind a regulator. It counts each flow separately, and its upper bounds include
+/// the packets that it may have lost.
+pub trait RegulatedTable: Send + 'static {
+    /// The key type of the flows.
     type Key: FlowKey;
-    /// The name of the regulator as an accelerator, where the table is a summary without it, too.
+    /// The name of the regulator as an accelerator; `None` if it is a part of the algorithm.
     const ACCELERATOR: Option<&'static str>;
-    /// Bytes beside the table's.
+    /// Bytes in addition to those of the table.
     const BYTES: usize;
 
-    /// Asks for the memory that a flow with this digest is likely in.
+    /// Prefetches the likely place of a flow with this digest.
     #[inline(always)]
     fn prefetch(&self, digest: u64) {
         let _ = digest;
     }
-    /// Takes one packet of each of these rows.
+    /// Adds one packet of each of these rows.
     fn take(&mut self, batch: &Batch<Self::Key>, rows: &[u8]);
-    /// Hands over to the table what is held back.
+    /// Passes buffered packets on to the table.
     fn settle(&mut self) {}
-    /// Forgets what is held back.
+    /// Drops buffered packets.
     fn forget(&mut self) {}
     /// The table.
     fn summary(&self) -> &dyn Summary<Self::Key>;
-    /// The table.
+    /// The table, to change it.
     fn summary_mut(&mut self) -> &mut dyn Summary<Self::Key>;
 }
 
 /// A regulator of `LAYERS` layers of words `W` before a flow table.
 ///
-/// Cost: one word a packet, mostly in cache; for the packets that are let through (1 % with two
-/// layers, 10 % with one) what the table costs. Memory in bytes: `sketch`, and the table's.
+/// Cost per packet: one word, mostly in the cache; for forwarded packets (1 % with two layers, 10 %
+/// with one), also the cost of the table. Memory in bytes: `sketch`, and that of the table.
 pub struct Regulated<W, const LAYERS: usize, T> {
-    digester: Digester,
-    regulator: Regulator<W, LAYERS>,
+    pub(super) digester: Digester,
+    pub(super) regulator: Regulator<W, LAYERS>,
     table: T,
-    total: Size,
-    longest: u64,
-    /// Regulators whose flows the table has: more than one after merges.
-    regulators: u64,
+    /// Size of all packets.
+    pub(super) total: Size,
+    /// Bytes of the longest packet.
+    pub(super) longest: u64,
+    /// Number of regulators whose flows the table holds: more than one after merges.
+    pub(super) regulators: u64,
 }
 
-impl<W: Word, const LAYERS: usize, T: Behind> Regulated<W, LAYERS, T> {
+impl<W: Word, const LAYERS: usize, T: RegulatedTable> Regulated<W, LAYERS, T> {
     pub(crate) fn new(options: &Options, regulator: Regulator<W, LAYERS>, table: T) -> Self {
         let digester = options.digester;
         Self { digester, regulator, table, total: Size::default(), longest: 0, regulators: 1 }
     }
 
-    /// Packets of a flow as decoded at this very packet: what was let through, and what is behind
-    /// in the regulator. Costs a random access or two to each array; other flows' marks count as
-    /// this one's.
-    pub fn decode(&self, key: T::Key) -> f64 {
-        let canonical = key.canonical(self.digester.key_bytes());
-        let through = self.answers_of_table().size().map(|sizes| sizes.estimate(canonical));
-        let count = through.and_then(|through| through.packets).map_or(0.0, |count| count.value);
-        let residual = self.regulator.residual(key.digest(&self.digester));
-        Regulator::<W, LAYERS>::UNIT * count + residual
-    }
-
-    fn answers_of_table(&self) -> &dyn Answers {
+    pub(super) fn table_answers(&self) -> &dyn Answers {
         self.table.summary().answers()
     }
 
-    /// Forgets all packets, but for those that the table has.
+    /// Clears everything except the table.
     fn forget(&mut self) {
         self.regulator.clear();
         self.table.forget();
@@ -92,44 +81,16 @@ impl<W: Word, const LAYERS: usize, T: Behind> Regulated<W, LAYERS, T> {
         self.longest = 0;
         self.regulators = 1;
     }
-
-    /// What `size` packets that reached the table stand for.
-    fn decoded(&self, size: Size) -> Size {
-        let unit = Regulator::<W, LAYERS>::UNIT;
-        let all = |size: u64, total: u64| ((unit * size as f64).round() as u64).min(total);
-        Size {
-            packets: all(size.packets, self.total.packets),
-            bytes: all(size.bytes, self.total.bytes),
-        }
-    }
-
-    /// What is known of the flow with this key, and the packets and bytes of it that reached the
-    /// table.
-    #[inline(never)]
-    fn flow(&self, key: T::Key, counted: &SizeEstimate) -> (Flow, (f64, f64)) {
-        let [packets, bytes] = [counted.packets, counted.bytes]
-            .map(|counted| counted.unwrap_or(Estimate::between(0.0, 0.0, f64::INFINITY)));
-        let flow = Flow {
-            unit: Regulator::<W, LAYERS>::UNIT,
-            variance: Regulator::<W, LAYERS>::VARIANCE,
-            total: self.total,
-            behind: self.regulator.behind(key.digest(&self.digester)),
-            marks: self.total.packets as f64 * self.regulator.vector_share(),
-            regulators: self.regulators as f64,
-            longest: self.longest as f64,
-            lost: (packets.high - packets.value, bytes.high - bytes.value),
-        };
-        (flow, (packets.value, bytes.value))
-    }
 }
 
-impl<W: Word, const LAYERS: usize, T: Behind> Ingest<T::Key> for Regulated<W, LAYERS, T> {
-    /// A row that stands for several packets counts as so many of equal length.
+impl<W: Word, const LAYERS: usize, T: RegulatedTable> Ingest<T::Key> for Regulated<W, LAYERS, T> {
+    /// A weighted row counts as its number of packets, all of equal length.
     fn ingest(&mut self, batch: &mut Batch<T::Key>) {
         batch.digest(&self.digester);
         let digests = batch.digests();
         let packets = (!batch.is_plain()).then(|| batch.packets());
-        // Flows lie anywhere in memory: they are asked for at once, and counted afterwards.
+        // All forwarded flows are prefetched before any is counted, since they lie anywhere in
+        // memory.
         let mut rows = [0; BATCH_PACKETS];
         let mut count = 0;
         let table = &mut self.table;
@@ -154,13 +115,12 @@ impl<W: Word, const LAYERS: usize, T: Behind> Ingest<T::Key> for Regulated<W, LA
     }
 }
 
-impl<W: Word, const LAYERS: usize, T: Behind> Summary<T::Key> for Regulated<W, LAYERS, T> {
+impl<W: Word, const LAYERS: usize, T: RegulatedTable> Summary<T::Key> for Regulated<W, LAYERS, T> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    /// The tables are united. The marks of `other` are not: what they stood for is within the
-    /// upper bounds.
+    /// Merges the tables. The marks of `other` are dropped; the upper bounds include their packets.
     fn merge(&mut self, other: &dyn Summary<T::Key>) -> Result<(), Incompatible> {
         let other = other.downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if self.regulator.settings() != other.regulator.settings() {
@@ -216,48 +176,5 @@ impl<W: Word, const LAYERS: usize, T: Behind> Summary<T::Key> for Regulated<W, L
 
     fn memory_bytes(&self) -> usize {
         self.regulator.memory_bytes() + T::BYTES + self.table.summary().memory_bytes()
-    }
-}
-
-/// Sizes, and what is heavy: small flows stay behind, so that nobody knows how many there are.
-impl<W: Word, const LAYERS: usize, T: Behind> Answers for Regulated<W, LAYERS, T> {
-    fn untracked(&self) -> Size {
-        self.decoded(self.answers_of_table().untracked())
-    }
-    fn saturated(&self) -> Size {
-        self.decoded(self.answers_of_table().saturated())
-    }
-    fn size(&self) -> Option<&dyn SizeQuery> {
-        Some(self)
-    }
-    fn candidates(&self) -> Option<&dyn Candidates> {
-        Some(self)
-    }
-}
-
-impl<W: Word, const LAYERS: usize, T: Behind> SizeQuery for Regulated<W, LAYERS, T> {
-    fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let key_of_flow = T::Key::matching(key, &self.digester);
-        let (Some(flow), Some(sizes)) = (key_of_flow, self.answers_of_table().size()) else {
-            return SizeEstimate::exact(Size::default());
-        };
-        let (flow, through) = self.flow(flow, &sizes.estimate(key));
-        flow.size(through)
-    }
-}
-
-impl<W: Word, const LAYERS: usize, T: Behind> Candidates for Regulated<W, LAYERS, T> {
-    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        let Some(candidates) = self.answers_of_table().candidates() else { return };
-        candidates.for_each(&mut |key, counted| {
-            if let Some(flow) = T::Key::matching(key.as_bytes(), &self.digester) {
-                let (flow, through) = self.flow(flow, &counted);
-                visit(key, flow.listed(through));
-            }
-        });
-    }
-
-    fn overflow(&self) -> u64 {
-        self.answers_of_table().candidates().map_or(0, Candidates::overflow)
     }
 }

@@ -1,6 +1,6 @@
 //! Marks that let one packet in so many through, and the flow table behind them.
 //!
-//! The table is that of the core (`summary/instant/working_set/mod.rs`) for one kind of key, and like it
+//! The table is that of the core (`summary/instant/working_set.rs`) for one kind of key, and like it
 //! on purpose.
 
 use std::hint::black_box;
