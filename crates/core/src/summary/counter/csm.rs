@@ -63,14 +63,13 @@ struct FlowCounters<K, C> {
 /// use flowgauge_core::summary::Options;
 ///
 /// let options = Options::new(1 << 20, 1).with([("counters", 100_000), ("shared", 100)]);
-/// let mut summary = catalog::build::<Key4>("csm", &options)?;
+/// let mut summary = catalog::build::<Key4>("csm", &options).unwrap();
 /// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
 /// summary.ingest(&mut batch);
 /// let size = summary.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
 /// assert!((size.packets.unwrap().value - 200.0).abs() < 10.0);
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct Csm;
 

@@ -51,17 +51,15 @@ struct MisraGriesSummary<K, C> {
 /// use flowgauge_core::summary::Options;
 ///
 /// let options = Options::new(64 << 10, 1).with([("counters", 10)]);
-/// let mut summary = catalog::build::<Key4>("misra-gries", &options)?;
+/// let mut summary = catalog::build::<Key4>("misra-gries", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200u32 {
-///     // Every second packet is of flow 0, the others are of 100 different flows.
-///     let flow = if packet % 2 == 0 { 0 } else { packet };
+///     let flow = if packet % 2 == 0 { 0 } else { packet }; // Half of the packets are of flow 0.
 ///     batch.push(Key4::from_canonical(&flow.to_be_bytes()).unwrap(), 64, 0);
 /// }
 /// summary.ingest(&mut batch);
 /// let size = summary.answers().size().unwrap().estimate(&0u32.to_be_bytes());
 /// assert!(size.packets.is_some_and(|found| found.low <= 100.0 && 100.0 <= found.high));
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct MisraGries;
 

@@ -50,14 +50,13 @@ struct SampledTable<K> {
 /// use flowgauge_core::summary::Options;
 ///
 /// let options = Options::new(1 << 20, 1).with([("sample", 10)]);
-/// let mut summary = catalog::build::<Key4>("netflow", &options)?;
+/// let mut summary = catalog::build::<Key4>("netflow", &options).unwrap();
 /// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
 /// summary.ingest(&mut batch);
 /// let size = summary.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
 /// assert!(size.packets.is_some_and(|found| found.low <= 200.0 && 200.0 <= found.high));
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct NetFlow;
 

@@ -49,14 +49,13 @@ const QUEUE: u64 = 1024;
 ///
 /// // A packet per microsecond is twice the rate of the sketch: half of them take the fast path.
 /// let options = Options::new(1 << 20, 1).with([("rate", 500_000), ("queue", 10)]);
-/// let mut summary = catalog::build::<Key4>("sketch-visor", &options)?;
+/// let mut summary = catalog::build::<Key4>("sketch-visor", &options).unwrap();
 /// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|packet| batch.push(key, 64, packet * 1000));
 /// summary.ingest(&mut batch);
 /// let size = summary.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
 /// assert_eq!(size.packets.map(|found| found.value), Some(200.0));
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct SketchVisor;
 

@@ -1,50 +1,65 @@
-//! FM, or PCSA: probabilistic counting with stochastic averaging.
+//! Probabilistic counting with stochastic averaging: FM, also known as PCSA.
 //!
 //! Paper: Flajolet, Martin, "Probabilistic counting algorithms for data base applications" (JCSS
-//! 1985), §3; for few flows with the correction of Scheuermann and Mauve, "Near-optimal
-//! compression of probabilistic counting sketches for networking applications" (DIALM-POMC 2007),
-//! and for fewer than some two to a bitmap by the bitmaps that have none, as linear counting does.
-//! A flow chooses a bitmap, and sets its bit number r with probability 2⁻⁽ʳ⁺¹⁾; the lowest zeros
-//! of the bitmaps tell the number of flows.
+//! 1985), §3. A flow selects a bitmap and sets its bit number r with probability 2⁻⁽ʳ⁺¹⁾; the
+//! positions of the lowest zero bits give the number of flows. For few flows this is corrected
+//! after Scheuermann and Mauve, "Near-optimal compression of probabilistic counting sketches for
+//! networking applications" (DIALM-POMC 2007). Below [`FEWEST`] flows per bitmap, the number of
+//! empty bitmaps gives the number of flows, as in linear counting.
 
 use super::super::{
     BuildError, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
 };
-use super::bitmaps::{Bitmaps, Marks};
-use super::{counting_error, items_for, two_sigma};
+use super::{Bitmaps, Marks, counting_error, items_for, two_sigma};
 use crate::key::FlowKey;
 use crate::summary::describe::form;
 
-/// The correction of the mean (§2.2, theorem 2).
+/// Correction of the mean (§2.2, theorem 2).
 const PHI: f64 = 0.773_51;
 
-/// The bias of m bitmaps is 1 + this ÷ m (§3.3).
+/// The bias of m bitmaps is 1 + `BIAS` / m (§3.3).
 const BIAS: f64 = 0.31;
 
-/// The standard error of m bitmaps is this ÷ √m, and that of their mean of zeros, which is the
-/// logarithm to base 2 of the number of flows (§3.3).
+/// The standard error of m bitmaps is `ERROR` / √m. That of the mean position of their lowest
+/// zeros, a base-2 logarithm of the number of flows, is `LOG_ERROR` / √m (§3.3).
 const ERROR: f64 = 0.78;
 const LOG_ERROR: f64 = 1.121;
 
-/// The exponent of the correction for few flows.
+/// Exponent of the correction for few flows.
 const FEW: f64 = 1.75;
 
-/// So many flows to a bitmap are counted by the bitmaps without one.
+/// Maximum number of flows per bitmap that is estimated from empty bitmaps.
 const FEWEST: f64 = 2.5;
 
-/// Within two standard errors the number of flows is with this chance at least, from one flow on:
-/// simulated 0.937 near [`FEWEST`], and 0.945 to 0.99 elsewhere.
+/// Probability that the number of flows is within two standard errors, from one flow on.
+/// Simulations gave 0.937 near [`FEWEST`], and 0.945 to 0.99 elsewhere.
 const CONFIDENCE: f64 = 0.93;
 
-/// Bitmaps unless asked otherwise.
+/// Default number of bitmaps.
 const BITMAPS: usize = 1024;
 
-/// As many as have a number of 32 bits, which those of a digest choose.
+/// Maximum number of bitmaps: 32 bits of a digest select one.
 const MOST_BITMAPS: usize = 1 << 32;
 
-/// Bitmaps of 32 bits.
+/// FM with bitmaps of 32 bits, in the catalog as `fm`.
 ///
-/// Cost: one bit a packet. Memory in bytes: `4 × bitmaps`.
+/// Cost per packet: one bit. Memory in bytes: `4 × bitmaps`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut summary = catalog::build::<Key4>("fm", &Options::new(1 << 16, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// for packet in 0..200u32 {
+///     batch.push(Key4::from_canonical(&(packet % 50).to_be_bytes()).unwrap(), 64, 0);
+/// }
+/// summary.ingest(&mut batch);
+/// let flows = summary.answers().cardinality().unwrap();
+/// assert!(flows.low <= 50.0 && 50.0 <= flows.high);
+/// ```
 pub struct Fm;
 
 impl Describe for Fm {
@@ -89,7 +104,8 @@ impl Marks for Fm {
     fn mark(bitmaps: &mut [u32], digests: &[u64]) {
         let mask = bitmaps.len() - 1;
         for &digest in digests {
-            // The high bits choose the position, so that up to 2³² bitmaps share none with it.
+            // The upper half gives the position, so it shares no bits with the choice of the
+            // bitmap.
             let position = (digest >> 32 | 1 << 31).trailing_zeros();
             bitmaps[digest as usize & mask] |= 1 << position;
         }
@@ -97,7 +113,7 @@ impl Marks for Fm {
 
     fn estimate(bitmaps: &[u32], packets: f64) -> Estimate {
         let m = bitmaps.len() as f64;
-        // As many flows at least as bits are set.
+        // Each set bit stands for at least one flow.
         let set = bitmaps.iter().map(|bitmap| bitmap.count_ones()).sum::<u32>().into();
         let empty = bitmaps.iter().filter(|bitmap| **bitmap == 0).count() as f64;
         let load = (m / empty).ln();
@@ -110,7 +126,7 @@ impl Marks for Fm {
         let mean = f64::from(zeros) / m;
         let flows = m / PHI * (mean.exp2() - (-FEW * mean).exp2()) / (1.0 + BIAS / m);
         let flows = flows.max(set);
-        // Normal is the error of the mean.
+        // The error of the mean is normal, so the bounds are factors.
         let factor = (2.0 * LOG_ERROR / m.sqrt()).exp2();
         let within = |flows: f64| flows.clamp(set, packets.max(set));
         Estimate {

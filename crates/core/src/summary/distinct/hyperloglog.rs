@@ -1,8 +1,8 @@
-//! HyperLogLog, by the `datasketches` crate: its bytes are those of Apache DataSketches.
+//! HyperLogLog, by the `datasketches` crate, in the format of Apache DataSketches.
 //!
 //! Paper: Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal
 //! cardinality estimation algorithm" (AofA 2007), §1 and §2. The library counts few flows exactly
-//! before it spreads them over registers, and estimates from the history of its registers.
+//! before it switches to registers, and estimates from the history of its registers.
 
 use datasketches::common::NumStdDev;
 use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
@@ -19,33 +19,33 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::describe::form;
 
-/// Digests of a batch that are remembered.
+/// Places for digests seen earlier in a batch.
 const SEEN: usize = BATCH_PACKETS;
 
-/// Registers that the library allows.
+/// Numbers of registers that the library allows.
 const LEAST: usize = 1 << 4;
 const MOST: usize = 1 << 21;
 
-/// What the library writes before a list or a set of hashes, and before the registers; the lowest bits of
-/// byte 7 say which of them follow.
+/// Bytes before a list of hashes, a set of hashes, or the registers in an image. The lowest bits of
+/// byte 7 say which of them follows.
 const LIST_PREAMBLE_BYTES: usize = 8;
 const SET_PREAMBLE_BYTES: usize = 12;
 const SET: u8 = 1;
 const PREAMBLE_BYTES: usize = 40;
 const REGISTERS: u8 = 2;
 
-/// What follows in an image, where it is long enough to say so.
+/// The kind of content of an image, if it is long enough.
 fn mode(image: &[u8]) -> Option<u8> {
     image.get(7).map(|byte| byte & 3)
 }
 
-/// Bits of a hash that choose a register; the run of zeros stands above them.
+/// Bits of a hash that select a register; the run of zeros is stored above them.
 const SLOT_BITS: u32 = 26;
 
-/// The standard error of m registers is this ÷ √m (§1).
+/// The standard error of m registers is `ERROR` / √m (§1).
 const ERROR: f64 = 1.04;
 
-/// Registers of one byte.
+/// A HyperLogLog sketch with registers of one byte.
 pub struct HllRegisters {
     digester: Digester,
     sketch: HllSketch,
@@ -53,10 +53,26 @@ pub struct HllRegisters {
     packets: u64,
 }
 
-/// HyperLogLog, as the catalog has it.
+/// HyperLogLog, in the catalog as `hyperloglog`.
 ///
-/// Cost: one hash of the digest and one byte, for the first packet of a flow in a batch. Memory in bytes: `registers`, reserved by
-/// the library as the flows come, and anew by each `clear`.
+/// Cost: one hash of the digest and one register, for the first packet of a flow in a batch. Memory
+/// in bytes: `registers`, allocated by the library as flows arrive, and again after each `clear`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut summary = catalog::build::<Key4>("hyperloglog", &Options::new(1 << 16, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// for packet in 0..200u32 {
+///     batch.push(Key4::from_canonical(&(packet % 50).to_be_bytes()).unwrap(), 64, 0);
+/// }
+/// summary.ingest(&mut batch);
+/// let flows = summary.answers().cardinality().unwrap();
+/// assert!(flows.low <= 50.0 && 50.0 <= flows.high);
+/// ```
 pub struct HyperLogLog;
 
 impl Describe for HyperLogLog {
@@ -104,12 +120,13 @@ impl Describe for HyperLogLog {
     }
 }
 
+/// An empty sketch, unless the library refuses the number of registers.
 fn new(registers: usize) -> Option<HllSketch> {
     HllSketch::new(registers.ilog2() as u8, HllType::Hll8).ok()
 }
 
-/// Whether the registers of an image, where it has them, are runs of zeros of 64 bits at most, and
-/// as many of them zero as it says. The library relies on both and checks neither.
+/// Whether the registers of an image, if it has any, are runs of fewer than 64 zeros, and the
+/// stated number of them is zero. The library relies on both but checks neither.
 fn registers_are_possible(image: &[u8]) -> bool {
     if mode(image) != Some(REGISTERS) {
         return true;
@@ -120,8 +137,8 @@ fn registers_are_possible(image: &[u8]) -> bool {
 }
 
 impl HllRegisters {
-    /// The image that every DataSketches library reads. A set of hashes is in their order: where
-    /// the library has them depends on when they came.
+    /// The image in the format of the DataSketches libraries. A set of hashes is sorted, since its
+    /// order in the library depends on the order of arrival.
     pub fn image(&self) -> Vec<u8> {
         let mut image = self.sketch.serialize();
         if mode(&image) == Some(SET) {
@@ -134,8 +151,9 @@ impl HllRegisters {
 impl<K: FlowKey> Ingest<K> for HllRegisters {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        // The library hashes a digest once more, which costs more than all else: a flow that comes again
-        // is left out, without a branch, since it cannot be predicted. Place 0 is not the place of 1.
+        // The library hashes each digest again, which costs more than all other steps. So digests
+        // seen earlier in the batch are skipped, without a branch because repetition is
+        // unpredictable. `seen[0]` starts as 1, whose own place is 1, so that it matches no digest.
         let (mut seen, mut new, mut found) = ([0; SEEN], [0; BATCH_PACKETS], 0);
         seen[0] = 1;
         for &digest in batch.digests() {
@@ -179,7 +197,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.packets = from.number("packets")?;
-        // An image holds a byte a register at most, or four for each of few flows.
+        // At most one byte per register, or four for each of few flows.
         let image = from.bytes("registers", 64 + 4 * self.registers)?;
         let sketch = Some(image)
             .filter(|image| registers_are_possible(image))
@@ -192,7 +210,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
     }
 
     fn clear(&mut self) {
-        // The library has no way to empty a sketch; the same size cannot be refused.
+        // The library cannot empty a sketch. It does not refuse a size that it accepted before.
         if let Some(sketch) = new(self.registers) {
             self.sketch = sketch;
         }

@@ -1,31 +1,46 @@
-//! Linear Counting: a bitmap in which every flow sets one bit.
+//! Linear counting: a bitmap in which every flow sets one bit.
 //!
 //! Paper: Whang, Vander-Zanden, Taylor, "A linear-time probabilistic counting algorithm for
-//! database applications" (TODS 1990), §3 and §5. With the share V of bits that are zero, the
-//! number of flows is −m ln V; a full bitmap can only say "at least".
+//! database applications" (TODS 1990), §3 and §5. If a fraction V of the m bits is zero, the number
+//! of flows is −m ln V. A full bitmap gives only a lower bound.
 
 use flowgauge_kernel::prefetch;
 
 use super::super::{
     BuildError, BuildErrorKind, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
 };
-use super::bitmaps::{Bitmaps, Marks};
-use super::{counted_linearly, counting_error};
+use super::{Bitmaps, Marks, counted_linearly, counting_error};
 use crate::key::FlowKey;
 use crate::summary::describe::form;
 
-/// Words whose cache lines are asked for ahead of the one in hand.
+/// Packets between the prefetch of a word and its use.
 const PREFETCH_AHEAD: usize = 32;
 
-/// As large a bitmap as Agg-Evict has, unless asked otherwise or the memory is small.
+/// Default size of the bitmap if the memory allows: that of Agg-Evict.
 const DEFAULT_BYTES: usize = 1 << 20;
 
-/// Bits of a word.
+/// Bits in a word.
 const WORD: usize = 64;
 
-/// A bitmap of `bits` bits.
+/// A bitmap of `bits` bits, in the catalog as `linear-counting`.
 ///
-/// Cost: one bit a packet. Memory in bytes: `bits ÷ 8`.
+/// Cost per packet: one bit. Memory in bytes: `bits / 8`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut summary = catalog::build::<Key4>("linear-counting", &Options::new(1 << 16, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// for packet in 0..200u32 {
+///     batch.push(Key4::from_canonical(&(packet % 50).to_be_bytes()).unwrap(), 64, 0);
+/// }
+/// summary.ingest(&mut batch);
+/// let flows = summary.answers().cardinality().unwrap();
+/// assert!(flows.low <= 50.0 && 50.0 <= flows.high);
+/// ```
 pub struct LinearCounting;
 
 impl Describe for LinearCounting {
@@ -82,7 +97,7 @@ impl Describe for LinearCounting {
     }
 }
 
-/// The smallest bitmap that counts `flows` flows with this standard error.
+/// The smallest bitmap, in bits, that counts `flows` flows with the standard error `epsilon`.
 fn bits_for(flows: u64, epsilon: f64) -> usize {
     let enough = |bits: usize| counting_error(bits as f64, flows as f64 / bits as f64) <= epsilon;
     let mut bits = WORD;
@@ -113,7 +128,7 @@ impl Marks for LinearCounting {
         let full = set == bits;
         let (bits, set) = (bits as f64, set as f64);
         if full {
-            // The last bit is set by the flow number m ln m, or so; there may be any number more.
+            // About m ln m flows set the last bit; any further number is possible.
             let at_least = (bits * bits.ln()).min(packets);
             let low = set.min(packets);
             return Estimate { value: at_least, low, high: packets, confidence: None };

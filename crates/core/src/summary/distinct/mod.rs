@@ -1,6 +1,5 @@
-//! Numbers of distinct flows, from bits that any flow may set.
+//! Distinct counts: the number of flows, from bits that several flows may set.
 
-mod bitmaps;
 mod fm;
 mod hyperloglog;
 mod linear_counting;
@@ -9,37 +8,50 @@ pub use fm::Fm;
 pub use hyperloglog::{HllRegisters, HyperLogLog};
 pub use linear_counting::LinearCounting;
 
-use super::{BuildError, BuildErrorKind, Estimate, Parameters};
+use std::marker::PhantomData;
+use std::ops::BitOr;
 
-/// Two standard errors either way: a normal error stays within them with this chance.
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Digester, Zeroed};
+
+use super::codec::{DecodeError, Number, Reader, Writer};
+use super::ingest::{Basis, twin};
+use super::{
+    Answers, BuildError, BuildErrorKind, Estimate, Incompatible, Ingest, Options, Parameters,
+    Setting, Summary,
+};
+use crate::batch::Batch;
+use crate::key::FlowKey;
+
+/// Probability that a normal error is within two standard errors.
 const CONFIDENCE: f64 = 0.954;
 
-/// An estimate with two standard errors either way, within `least` and `most`.
+/// An estimate with bounds of two standard errors, limited to `least` and `most`.
 fn two_sigma(value: f64, sigma: f64, least: f64, most: f64) -> Estimate {
     let value = value.clamp(least, most.max(least));
     let (low, high) = ((value - 2.0 * sigma).max(least), (value + 2.0 * sigma).min(most));
     Estimate { value, low, high: high.max(value), confidence: Some(CONFIDENCE) }
 }
 
-/// The number of flows that are in `used` of so many cells, of which each flow uses one: no fewer than
-/// these, and `most` at most. Not all cells are in use.
+/// The number of flows by linear counting, if each flow uses one of `cells` cells and `used` are in
+/// use, but not all. The estimate is limited to `used` and `most`.
 pub(crate) fn counted_linearly(cells: f64, used: f64, most: f64) -> Estimate {
     let load = (cells / (cells - used)).ln();
     two_sigma(cells * load, cells * load * counting_error(cells, load), used, most)
 }
 
-/// The standard error of linear counting, as a share of the flows, of so many cells with a mean of
-/// `load` flows (Whang et al., TODS 1990, §5.1); 0 without a flow.
+/// The relative standard error of linear counting with `cells` cells and a mean of `load` flows per
+/// cell (Whang et al., TODS 1990, §5.1); 0 without flows.
 fn counting_error(cells: f64, load: f64) -> f64 {
     if load <= 0.0 {
         return 0.0;
     }
-    // Of one flow among many cells the difference below is lost in rounding, and next to nothing.
+    // For one flow among many cells the difference is near zero and may round below it.
     (load.exp() - load - 1.0).max(0.0).sqrt() / (cells.sqrt() * load)
 }
 
-/// The items, a power of two, whose standard error `error ÷ √items` is not above `epsilon`; from
-/// `least` to `most`.
+/// The smallest power of two of items, from `least` to `most`, whose standard error `error /
+/// √items` is at most `epsilon`.
 fn items_for(
     epsilon: f64,
     error: f64,
@@ -56,4 +68,102 @@ fn items_for(
         .into());
     }
     Ok((items as usize).next_power_of_two().max(least))
+}
+
+/// How flows mark words, and the number of flows from marked words.
+trait Marks: Send + 'static {
+    /// The type of the words.
+    type Word: Number + BitOr<Output = Self::Word> + Into<u64> + Send;
+    /// The parameter that gives the number of items, and the number of items per word.
+    const ITEMS: (&'static str, usize);
+    /// Marks the flows with these digests.
+    fn mark(words: &mut [Self::Word], digests: &[u64]);
+    /// The number of flows, at most `packets`.
+    fn estimate(words: &[Self::Word], packets: f64) -> Estimate;
+}
+
+/// Words that flows mark. Memory in bytes: `words × size_of::<M::Word>()`.
+struct Bitmaps<M: Marks> {
+    digester: Digester,
+    words: Zeroed<M::Word>,
+    packets: u64,
+    marks: PhantomData<M>,
+}
+
+impl<M: Marks> Bitmaps<M> {
+    /// Reserves `words` words, a power of two.
+    fn build<K: FlowKey>(
+        words: usize,
+        options: &Options,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
+        let words = options.memory.zeroed(words)?;
+        Ok(Box::new(Self { digester: options.digester, words, packets: 0, marks: PhantomData }))
+    }
+}
+
+impl<K: FlowKey, M: Marks> Ingest<K> for Bitmaps<M> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        M::mark(&mut self.words, batch.digests());
+        let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        self.packets = self.packets.saturating_add(packets);
+    }
+
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+}
+
+impl<K: FlowKey, M: Marks> Summary<K> for Bitmaps<M> {
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
+        for (word, other) in self.words.iter_mut().zip(other.words.iter()) {
+            *word = *word | *other;
+        }
+        self.packets = self.packets.saturating_add(other.packets);
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.packets);
+        out.numbers(&self.words);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.packets = from.number("packets")?;
+        from.numbers("bitmaps", &mut self.words)
+    }
+
+    fn clear(&mut self) {
+        self.words.fill(M::Word::zeroed());
+        self.packets = 0;
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        let (name, items) = M::ITEMS;
+        vec![(name, Setting::Integer((self.words.len() * items) as u64))]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.words.memory_bytes()
+    }
+}
+
+impl<M: Marks> Answers for Bitmaps<M> {
+    fn cardinality(&self) -> Option<Estimate> {
+        Some(M::estimate(&self.words, self.packets as f64))
+    }
+
+    fn registers(&self) -> Option<Vec<u32>> {
+        let parts = size_of::<M::Word>() / size_of::<u32>();
+        let split = |word: &M::Word| {
+            let word: u64 = (*word).into();
+            (0..parts).map(move |part| (word >> (32 * part)) as u32)
+        };
+        Some(self.words.iter().flat_map(split).collect())
+    }
 }

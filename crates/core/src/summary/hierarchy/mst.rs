@@ -30,7 +30,7 @@ use crate::terms::{Measure, Size};
 /// use flowgauge_core::key::{FlowKey, Key4};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut summary = catalog::build::<Key4>("mst", &Options::new(1 << 20, 1))?;
+/// let mut summary = catalog::build::<Key4>("mst", &Options::new(1 << 20, 1)).unwrap();
 /// let mut batch = Batch::new();
 /// for host in 0..200 {
 ///     batch.push(Key4::from_canonical(&[192, 0, 2, host]).unwrap(), 64, 0);
@@ -40,7 +40,6 @@ use crate::terms::{Measure, Size};
 /// let node = prefixes.nodes().iter().position(|node| *node == (24, 0)).unwrap();
 /// let estimate = prefixes.estimate(node, &[192, 0, 2, 0]);
 /// assert_eq!((estimate.low, estimate.high), (200.0, 200.0));
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct Mst;
 

@@ -37,14 +37,13 @@ type InstantTable<K, W, const LAYERS: usize> = Regulated<W, LAYERS, WorkingSet<K
 /// use flowgauge_core::key::{FlowKey, Key4};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut summary = catalog::build::<Key4>("rcc", &Options::new(1 << 20, 1))?;
+/// let mut summary = catalog::build::<Key4>("rcc", &Options::new(1 << 20, 1)).unwrap();
 /// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
 /// summary.ingest(&mut batch);
 /// let packets = summary.answers().size().unwrap().estimate(&[192, 0, 2, 1]).packets.unwrap();
 /// assert!(packets.low <= 200.0 && 200.0 <= packets.high);
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct Rcc;
 
@@ -75,14 +74,13 @@ impl Describe for Rcc {
 /// use flowgauge_core::key::{FlowKey, Key4};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut summary = catalog::build::<Key4>("insta-measure", &Options::new(1 << 20, 1))?;
+/// let mut summary = catalog::build::<Key4>("insta-measure", &Options::new(1 << 20, 1)).unwrap();
 /// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..BATCH_PACKETS).for_each(|_| batch.push(key, 64, 0));
 /// (0..100).for_each(|_| summary.ingest(&mut batch));
 /// let packets = summary.answers().size().unwrap().estimate(&[192, 0, 2, 1]).packets.unwrap();
 /// assert!((packets.value / (100 * BATCH_PACKETS) as f64 - 1.0).abs() < 0.1);
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct InstaMeasure;
 

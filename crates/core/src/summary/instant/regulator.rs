@@ -70,12 +70,11 @@ pub(crate) fn sketch_bytes(options: &Options) -> Result<usize, BuildError> {
 /// use flowgauge_core::summary::Options;
 /// use flowgauge_core::summary::instant::Regulator;
 ///
-/// let mut regulator = Regulator::<u32, 1>::from_options(&Options::new(1 << 20, 1))?;
+/// let mut regulator = Regulator::<u32, 1>::from_options(&Options::new(1 << 20, 1)).unwrap();
 /// let mut forwarded = 0;
 /// regulator.regulate(&[7; 1000], None, &mut |_| forwarded += 1);
 /// let packets = f64::from(forwarded) * Regulator::<u32, 1>::UNIT + regulator.residual(7);
 /// assert!((packets - 1000.0).abs() < 100.0);
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct Regulator<W, const LAYERS: usize> {
     seed: u64,

@@ -108,14 +108,13 @@ enum Place {
 /// use flowgauge_core::summary::{Ingest, Options, SizeQuery};
 ///
 /// let options = Options::new(1 << 16, 1).for_keys(Key4::BYTES);
-/// let mut table = WorkingSet::<Key4>::from_options(&options, 1 << 16)?;
+/// let mut table = WorkingSet::<Key4>::from_options(&options, 1 << 16).unwrap();
 /// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
 /// table.ingest(&mut batch);
 /// let bytes = table.estimate(&[192, 0, 2, 1]).bytes.unwrap();
 /// assert_eq!((bytes.low, bytes.high), (12_800.0, 12_800.0));
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct WorkingSet<K> {
     digester: Digester,

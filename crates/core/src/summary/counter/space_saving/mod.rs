@@ -49,7 +49,7 @@ pub use stream_summary::StreamSummary;
 /// use flowgauge_core::summary::Options;
 ///
 /// let options = Options::new(64 << 10, 1).with([("counters", 3)]);
-/// let mut summary = catalog::build::<Key4>("space-saving", &options)?;
+/// let mut summary = catalog::build::<Key4>("space-saving", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for (time_ns, flow) in (0..).zip([1, 1, 1, 2, 2, 3, 4u32]) {
 ///     batch.push(Key4::from_canonical(&flow.to_be_bytes()).unwrap(), 64, time_ns);
@@ -58,7 +58,6 @@ pub use stream_summary::StreamSummary;
 /// // Flow 4 replaced flow 3, which had the minimum count of 1: it has 1 to 2 packets.
 /// let size = summary.answers().size().unwrap().estimate(&4u32.to_be_bytes());
 /// assert_eq!(size.packets.map(|found| (found.low, found.high)), Some((1.0, 2.0)));
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct SpaceSaving;
 

@@ -35,7 +35,7 @@ use crate::terms::Measure;
 /// use flowgauge_core::summary::Options;
 ///
 /// let options = Options::new(64 << 10, 1).with([("counters", 100)]);
-/// let mut summary = catalog::build::<Key4>("stream-summary", &options)?;
+/// let mut summary = catalog::build::<Key4>("stream-summary", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200u32 {
 ///     batch.push(Key4::from_canonical(&(packet % 10).to_be_bytes()).unwrap(), 64, 0);
@@ -44,7 +44,6 @@ use crate::terms::Measure;
 /// // No flow was replaced: sizes are exact.
 /// let size = summary.answers().size().unwrap().estimate(&7u32.to_be_bytes());
 /// assert_eq!(size.packets.map(|found| (found.low, found.high)), Some((20.0, 20.0)));
-/// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
 pub struct StreamSummary;
 

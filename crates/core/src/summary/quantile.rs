@@ -1,8 +1,8 @@
-//! KLL quantiles, by the `datasketches` crate: of keys in their order, of packets' lengths, or of
-//! the times between packets.
+//! KLL quantiles, by the `datasketches` crate: of keys in their order, of packet lengths, or of the
+//! gaps between packets.
 //!
 //! Paper: Karnin, Lang, Liberty, "Optimal quantile approximation in streams" (FOCS 2016), §2. The
-//! library draws unseeded random bits: two runs over the same packets differ within the error.
+//! library draws unseeded random bits, so two runs over the same packets differ within the error.
 
 use std::cmp::Ordering;
 
@@ -12,9 +12,9 @@ use datasketches::error::{Error, ErrorKind};
 use datasketches::kll::{KllFloat, KllSketch, KllValue};
 use flowgauge_kernel::Digester;
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::ingest::{Basis, twin};
-use super::super::{
+use super::codec::{DecodeError, Reader, Writer};
+use super::ingest::{Basis, twin};
+use super::{
     Answers, BuildError, BuildErrorKind, Describe, Incompatible, Info, Ingest, Laws, Options,
     Parameter, Parameters, QuantileOf, Quantiles, Setting, Summary,
 };
@@ -23,31 +23,31 @@ use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::describe::form;
 use crate::terms::Measure;
 
-/// The library's fit of the rank error that 99 % of its quantiles keep: this ÷ k to the power.
+/// The library's fit of the rank error, with a confidence of 99 %: `ERROR / k.powf(POWER)`.
 const ERROR: f64 = 2.296;
 const POWER: f64 = 0.9021;
 const CONFIDENCE: f64 = 0.99;
 
-/// What `k` may be.
+/// The range of `k`.
 const LEAST_K: u64 = 8;
 const MOST_K: u64 = 65_535;
 
-/// Packets that a stored sketch may have, and a merged one: the library panics at 2⁶⁴.
+/// Maximum number of packets of a stored or merged sketch: the library panics at 2⁶⁴.
 const MOST_PACKETS: u64 = 1 << 62;
 
-/// Items that a sketch holds at most: 3 k in levels that shrink by a third, and the least 8 of each
-/// of 60 levels.
+/// Maximum number of items of a sketch: 3 k in levels that shrink by a third, and at least 8 in
+/// each of 60 levels.
 const fn capacity(k: u64) -> usize {
     3 * k as usize + 8 * 60
 }
 
-/// A key in the order of its canonical bytes.
+/// A key, ordered by its canonical bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct InOrder<K>(K);
 
 impl<K: FlowKey> Ord for InOrder<K> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The bytes behind those of a shorter key are all zero.
+        // A shorter key is padded with zeros.
         self.0.canonical(K::BYTES).cmp(other.0.canonical(K::BYTES))
     }
 }
@@ -58,7 +58,7 @@ impl<K: FlowKey> PartialOrd for InOrder<K> {
     }
 }
 
-/// Of as many bytes as the longest key has: [`with_items`] cuts off those that a key lacks.
+/// Serialized with the length of the longest key; [`with_items`] cuts the padding off.
 impl<K: FlowKey> KllValue for InOrder<K> {
     const MIN_SERIALIZED_SIZE: usize = K::BYTES;
 
@@ -78,16 +78,16 @@ impl<K: FlowKey> KllValue for InOrder<K> {
     }
 }
 
-/// A sketch of keys, or of numbers.
+/// A sketch of keys or of numbers.
 enum Sketch<K> {
     Keys(KllSketch<InOrder<K>>),
     Numbers(KllSketch<KllFloat<f64>>),
 }
 
-/// One sketch.
+/// A KLL sketch with its parameters.
 ///
-/// The library counts each packet in the sketch itself: no line of it, nor the next one, which is
-/// fetched along, may be another worker's.
+/// The library writes to the sketch itself for each packet. The alignment keeps its cache lines,
+/// and the adjacent ones that are prefetched with them, apart from those of other workers.
 #[repr(align(128))]
 pub struct QuantileSketch<K> {
     digester: Digester,
@@ -97,10 +97,27 @@ pub struct QuantileSketch<K> {
     latest_ns: Option<i64>,
 }
 
-/// KLL, as the catalog has it.
+/// KLL, in the catalog as `kll`.
 ///
-/// Cost: one push a packet, and the sorting of a level now and then. Memory in bytes: `(3 k + 480)
-/// × 8`, or × `size_of::<K>()` for keys, reserved by the library as the packets come.
+/// Cost per packet: one push, and sometimes the sorting of a level. Memory in bytes: `(3 k + 480) ×
+/// 8`, or `× size_of::<K>()` for keys, allocated by the library as packets arrive.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(1 << 16, 1).with([("of", "size")]);
+/// let mut summary = catalog::build::<Key4>("kll", &options).unwrap();
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// (1..=200).for_each(|bytes| batch.push(key, bytes, 0));
+/// summary.ingest(&mut batch);
+/// // So few packets are all kept: half of them have at most 100 bytes.
+/// let sizes = summary.answers().quantiles().unwrap();
+/// assert_eq!((sizes.rank(100.0), sizes.error()), (0.5, 0.0));
+/// ```
 pub struct Kll;
 
 impl Describe for Kll {
@@ -131,7 +148,8 @@ impl Describe for Kll {
         laws: Laws { commutable: true, aggregatable: true, ..Laws::NONE },
     };
 
-    /// A sum of packets has lost their lengths and times, and gaps depend on the order.
+    /// A weighted update lacks the lengths and times of its packets, and gaps depend on packet
+    /// order.
     fn laws(parameters: &Parameters) -> Laws {
         let of = parameters.get("of");
         let (commutable, aggregatable) = (of != Some("gap"), !matches!(of, Some("size" | "gap")));
@@ -191,7 +209,7 @@ impl Describe for Kll {
     }
 }
 
-/// What its quantiles are of.
+/// The value of the parameter `of`.
 fn of(parameters: &Parameters) -> Result<QuantileOf, BuildError> {
     Ok(match parameters.word("of", &["key", "size", "gap"])? {
         "size" => QuantileOf::PacketBytes,
@@ -215,7 +233,7 @@ impl<K: FlowKey> QuantileSketch<K> {
         })
     }
 
-    /// The image that every DataSketches library reads; of numbers, as doubles.
+    /// The image in the format of the DataSketches libraries; numbers are doubles.
     pub fn image(&self) -> Vec<u8> {
         match &self.sketch {
             Sketch::Keys(sketch) => {
@@ -226,11 +244,10 @@ impl<K: FlowKey> QuantileSketch<K> {
     }
 }
 
-/// The image of a sketch whose items are `to` bytes long instead of `from`: cut, or with zeros
-/// behind.
+/// Changes the length of the items in an image from `from` to `to` bytes, by cutting them or
+/// padding them with zeros.
 fn with_items(image: &[u8], from: usize, to: usize) -> Vec<u8> {
-    // Two words of preamble are all that stands before the only item; before several there are
-    // five, and one for each level.
+    // A single item follows two words of preamble; several follow five words and one per level.
     let words = match image {
         [2, ..] => 2,
         image => 5 + image.get(18).map_or(0, |levels| usize::from(*levels)),
@@ -244,9 +261,9 @@ fn with_items(image: &[u8], from: usize, to: usize) -> Vec<u8> {
     out
 }
 
-/// Adds `number` as often as `packets` says.
+/// Adds `number` `packets` times.
 fn add(sketch: &mut KllSketch<KllFloat<f64>>, number: f64, packets: u32) {
-    // No number of nanoseconds or bytes is a NaN.
+    // Nanoseconds and bytes are never NaN.
     if let Ok(number) = KllFloat::<f64>::new(number) {
         (0..packets).for_each(|_| sketch.update(number));
     }
@@ -254,8 +271,8 @@ fn add(sketch: &mut KllSketch<KllFloat<f64>>, number: f64, packets: u32) {
 
 impl<K: FlowKey> Ingest<K> for QuantileSketch<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
-        // Reserved on the thread that fills it: what the allocator has for another thread shares
-        // lines with what that one writes.
+        // Allocated by the thread that fills it, since memory that another thread allocates may
+        // share cache lines with what that thread writes.
         if self.count() == 0
             && let Some(sketch) = Self::empty(self.k, self.of)
         {
@@ -270,7 +287,7 @@ impl<K: FlowKey> Ingest<K> for QuantileSketch<K> {
             }
             Sketch::Numbers(sketch) if self.of == QuantileOf::PacketBytes => {
                 for (&bytes, &packets) in batch.bytes().iter().zip(packets) {
-                    // A sum of packets counts as that many of its mean.
+                    // A weighted update counts as packets of their mean length.
                     add(sketch, bytes as f64 / f64::from(packets), packets);
                 }
             }

@@ -1,5 +1,0 @@
-//! Quantiles of what packets are, without keeping them.
-
-mod kll;
-
-pub use kll::{Kll, QuantileSketch};
