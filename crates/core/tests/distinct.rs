@@ -1,4 +1,4 @@
-//! Accuracy of what estimates numbers of flows, their sizes and quantiles.
+//! Accuracy of distinct counts, flow size distributions and quantiles.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[path = "support/zipf.rs"]
@@ -36,19 +36,19 @@ fn build(name: &str, parameters: &[(&str, &str)], seed: u64) -> Box<dyn Summary<
     catalog::build(name, &options).unwrap()
 }
 
-/// Runs in full behind FLOWGAUGE_LONG, and over an eighth of the seeds otherwise.
+/// The number of seeds: 256 if `FLOWGAUGE_LONG` is set, otherwise 32.
 fn seeds() -> u64 {
     if std::env::var_os("FLOWGAUGE_LONG").is_some() { 256 } else { 32 }
 }
 
-/// The root mean square over the seeds of the relative error of the number of flows, and the share
-/// of them whose bounds hold.
+/// The root mean square of the relative error of the number of flows over the seeds, and the
+/// fraction of seeds whose bounds hold.
 fn error(name: &str, parameters: &[(&str, &str)], flows: u64) -> (f64, f64) {
     let (mut squares, mut held) = (0.0, 0.0);
     for seed in 0..seeds() {
         let mut summary = build(name, parameters, seed);
-        // Random keys: of keys in sequence a digest may be more even than chance. Each of them
-        // twice, since no estimate is over the number of packets.
+        // Random keys, since digests of consecutive keys may be more even than random. Each key
+        // twice, since no estimate exceeds the number of packets.
         let mut random = fastrand::Rng::with_seed(seed);
         feed(&mut *summary, (0..flows).flat_map(|_| [random.u64(..); 2]));
         let estimate = summary.answers().cardinality().unwrap();
@@ -59,13 +59,14 @@ fn error(name: &str, parameters: &[(&str, &str)], flows: u64) -> (f64, f64) {
     ((squares / count).sqrt(), held / count)
 }
 
-/// Of n seeds the RMS of a normal error is over 1 + 4/√(2n) times its theoretical value once in
-/// 30,000 runs; 256 seeds stay within 1.1 times as the theory is exact, FM within 1.15.
+/// The allowed ratio of an RMS error to its theoretical value. For n seeds the RMS of a normal
+/// error exceeds 1 + 4/√(2n) times its theoretical value once in 30,000 runs; `factor` allows for
+/// inexact theory.
 fn allowance(factor: f64) -> f64 {
     factor.max(1.0 + 4.0 / (2.0 * seeds() as f64).sqrt())
 }
 
-/// Of n bounds that hold with this chance fewer do once in 30,000 runs.
+/// The fraction of n bounds with this confidence that holds in all but one of 30,000 runs.
 fn least_held(confidence: f64, n: u64) -> f64 {
     confidence - 4.0 * (confidence * (1.0 - confidence) / n as f64).sqrt()
 }
@@ -95,10 +96,10 @@ fn fm_keeps_its_standard_error() {
     }
 }
 
-/// From one flow on, with few bitmaps and many: how often the bounds hold, and that the mean over
-/// the seeds is right, to four of its standard errors beside 2 % where one method takes over from the other.
+/// From one flow on, with few bitmaps and many, the bounds hold with their confidence, and the mean
+/// over the seeds is within four standard errors, plus 2 % where one method replaces the other.
 #[test]
-fn fm_is_right_on_average_and_its_bounds_hold_from_few_flows_on() {
+fn fm_is_unbiased_and_its_bounds_hold_from_few_flows_on() {
     for m in [4u64, 16, 64, 256] {
         for flows in [m.div_ceil(4), m / 2, m, 2 * m, 3 * m, 5 * m, 20 * m, 200 * m] {
             let (mut sum, mut held, runs) = (0.0, 0, 512);
@@ -116,7 +117,8 @@ fn fm_is_right_on_average_and_its_bounds_hold_from_few_flows_on() {
             println!("fm {m} bitmaps, {flows} flows: {held:.3} hold, bias {bias:.3}");
             assert!(held >= least_held(0.93, runs), "{m} bitmaps, {flows} flows: {held}");
             let error = 0.78 / (m as f64).sqrt() / (runs as f64).sqrt();
-            // Of few flows there is a value below the first, and the mean is above.
+            // For few flows the estimate cannot fall below the number of set bits, so it is biased
+            // up.
             assert!(flows < 2 * m || bias.abs() < 0.02 + 4.0 * error, "{m}, {flows}: {bias}");
         }
     }
@@ -137,7 +139,7 @@ fn hyperloglog_keeps_its_standard_error() {
 }
 
 #[test]
-fn few_flows_are_counted_well_and_none_as_none() {
+fn few_flows_are_counted_well_and_none_as_zero() {
     for (name, parameters) in [
         ("linear-counting", ("bits", "4096")),
         ("fm", ("bitmaps", "256")),
@@ -161,10 +163,10 @@ fn a_full_bitmap_says_at_least() {
     assert_eq!((flows.high, flows.confidence), (10_000.0, None));
 }
 
-/// Bounds of the number of flows are those of the columns in use, and hold as often as they say: of 400
-/// runs 18 should fail, and 36 are four standard deviations more.
+/// The bounds of the number of flows come from the columns in use and hold with their confidence:
+/// of 400 runs 18 should fail, and 36 are four standard deviations more.
 #[test]
-fn mrac_bounds_the_number_of_flows_by_chance() {
+fn mrac_bounds_the_number_of_flows() {
     let mut failed = 0;
     for (columns, flows) in [("1024", 300), ("1024", 2000), ("16384", 10_000), ("16384", 40_000)] {
         for seed in 0..100 {
@@ -179,7 +181,7 @@ fn mrac_bounds_the_number_of_flows_by_chance() {
     }
     println!("{failed} of 400 failed");
     assert!((1..36).contains(&failed), "{failed}");
-    // Where no column is left, any number of flows is possible.
+    // If all columns are in use, any larger number of flows is possible.
     let mut summary = build("mrac", &[("columns", "64")], 1);
     feed(&mut *summary, 0..10_000);
     let counted = summary.answers().cardinality().unwrap();
@@ -206,7 +208,7 @@ fn targets_give_sizes() {
 }
 
 #[test]
-fn what_cannot_be_built_says_why() {
+fn refusals_give_the_reason() {
     for (name, parameters, why) in [
         ("fm", vec![("bitmaps", "5")], "power of two"),
         ("fm", vec![("bitmaps", "4"), ("epsilon", "0.1")], "set the same value"),
@@ -227,10 +229,10 @@ fn what_cannot_be_built_says_why() {
     assert!(matches!(error.kind(), BuildErrorKind::Unfit { .. }));
 }
 
-/// However small an error is asked for, what would not hold it is refused, and nothing is built that
-/// has a larger one; however large, the least structure has a smaller one.
+/// A target error that is too small is refused instead of missed, and the largest target gives the
+/// smallest structure.
 #[test]
-fn targets_out_of_reach_are_refused() {
+fn unreachable_targets_are_refused() {
     let with_epsilon = catalog::ALGORITHMS
         .iter()
         .filter(|info| info.parameters.iter().any(|parameter| parameter.name == "epsilon"));
@@ -242,7 +244,7 @@ fn targets_out_of_reach_are_refused() {
         };
         for epsilon in ["1e-10", "1e-300"] {
             if let Ok(built) = build(epsilon) {
-                // It says nothing without the number of flows.
+                // Its epsilon has no effect without the number of flows.
                 assert_eq!(info.name, "linear-counting", "{epsilon} gives {built:?}");
             }
         }
@@ -282,9 +284,9 @@ fn wmre(answers: &dyn Answers, truth: &HashMap<u64, f64>) -> f64 {
     difference / mean
 }
 
-/// With a flow to each counter, over four seeds. Zipf 1.5 has some hundred large flows with sizes of
-/// their own, which no histogram of counters can place to the packet: they are the smaller a share,
-/// and the error with them, the more flows there are (0.108 at 2¹⁴, 0.087 at 2¹⁵, 0.064 at 2¹⁶).
+/// As many flows as counters, over four seeds. Zipf 1.5 has about a hundred large flows of distinct
+/// sizes, which no histogram of counters can locate exactly. Their fraction, and with it the error,
+/// falls with the number of flows (0.108 at 2¹⁴, 0.087 at 2¹⁵, 0.064 at 2¹⁶).
 #[test]
 fn mrac_recovers_the_sizes_of_flows() {
     for (skew, columns, most) in [(1.1, 1 << 17, 0.055), (1.5, 1 << 15, 0.1), (1.5, 1 << 16, 0.08)]
@@ -321,7 +323,8 @@ fn mrac_recovers_the_sizes_of_flows() {
     }
 }
 
-/// KLL's error holds in 99 of 100 ranks; of 7 × 8 × 2 ranks more than 8 fail once in 10⁵ runs.
+/// The error of KLL holds for 99 of 100 ranks; of 7 × 8 × 2 ranks more than 8 fail once in 10⁵
+/// runs.
 #[test]
 fn kll_keeps_its_rank_error() {
     let (mut failed, mut worst) = (0, 0.0f64);
@@ -336,7 +339,7 @@ fn kll_keeps_its_rank_error() {
             let q = f64::from(part) / 8.0;
             let found = quantiles.key(q).unwrap();
             let found = u64::from_be_bytes(found.as_bytes().try_into().unwrap());
-            // A key of many packets has all of their ranks.
+            // A key with many packets has a range of ranks.
             let below = keys.partition_point(|key| *key < found) as f64 / keys.len() as f64;
             let upto = keys.partition_point(|key| *key <= found) as f64 / keys.len() as f64;
             let off = if q < below { below - q } else { (q - upto).max(0.0) };
@@ -356,7 +359,7 @@ fn kll_keeps_its_rank_error() {
 }
 
 #[test]
-fn kll_times_the_gaps() {
+fn kll_measures_gaps() {
     let mut summary = build("kll", &[("of", "gap")], 1);
     feed(&mut *summary, 0..100);
     let gaps = summary.answers().quantiles().unwrap();

@@ -1,4 +1,4 @@
-//! Summaries that count prefixes, against the definition and against exact flows.
+//! Hierarchical heavy hitters against their definition and against exact flows.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use flowgauge_kernel::Seed;
 /// A key's canonical bytes, and the bytes of its packet.
 type Packet = (Vec<u8>, u32);
 
-/// Packets of keys whose bytes are few and skewed each, so that weight gathers at all levels; only
-/// the bits that `spec` keeps.
-/// Canonical bytes of these keys, in the lane whose type is `K`.
+/// The canonical length of these keys if their type is `K`.
 fn key_bytes<K: FlowKey>(key: KeySpec) -> usize {
     *key.lanes().iter().find(|bytes| K::holds(**bytes)).unwrap()
 }
 
+/// Packets whose keys have skewed bytes of few values, so that there are heavy prefixes of all
+/// lengths; keys have only the bits that `spec` keeps.
 fn packets<K: FlowKey>(count: usize, values: f64, spec: KeySpec, seed: u64) -> Vec<Packet> {
     let mut random = fastrand::Rng::with_seed(seed);
     let key_bytes = key_bytes::<K>(spec);
@@ -60,7 +60,7 @@ fn summary<K: FlowKey>(name: &str, options: &Options, packets: &[Packet]) -> Box
     summary
 }
 
-/// What the task reports of these lanes.
+/// The report of the task on these lanes.
 fn run(
     hierarchy: Hierarchy,
     by: Measure,
@@ -86,7 +86,7 @@ fn lane<K: FlowKey>(key: KeySpec, summary: &dyn Summary<K>) -> Lane<'_> {
     Lane { key, key_bytes: key_bytes::<K>(key), answers: summary.answers() }
 }
 
-/// A prefix: of the source or the only address, and of the destination.
+/// A prefix of the source or the only address, and one of the destination.
 type Prefix = Vec<(Vec<u8>, u8)>;
 
 fn cut(address: &[u8], bits: u8) -> Vec<u8> {
@@ -108,7 +108,7 @@ fn is_below(one: &Prefix, above: &Prefix) -> bool {
     })
 }
 
-/// Every prefix that a key is below, by bytes.
+/// All prefixes of a key, by bytes.
 fn above(key: &[u8], addresses: usize) -> Vec<Prefix> {
     let size = key.len() / addresses;
     let sides: Vec<Vec<(Vec<u8>, u8)>> = key
@@ -127,7 +127,7 @@ fn above(key: &[u8], addresses: usize) -> Vec<Prefix> {
     }
 }
 
-/// Of every prefix, by bytes, all its weight and the weight that no reported one below it covers.
+/// For every prefix by bytes, its weight and the weight that no longer reported prefix covers.
 fn oracle(
     packets: &[Packet],
     by: Measure,
@@ -152,7 +152,7 @@ fn oracle(
     weights
 }
 
-/// The prefixes that are heavy by the definition.
+/// The heavy prefixes by the definition.
 fn truly_heavy(packets: &[Packet], by: Measure, addresses: usize, threshold: f64) -> Vec<Prefix> {
     let mut prefixes: Vec<Prefix> = oracle(packets, by, addresses, &[]).into_keys().collect();
     let length = |one: &Prefix| one.iter().map(|(_, bits)| u16::from(*bits)).sum::<u16>();
@@ -167,7 +167,7 @@ fn truly_heavy(packets: &[Packet], by: Measure, addresses: usize, threshold: f64
 
 const BOTH: [Measure; 2] = [Measure::Packets, Measure::Bytes];
 
-/// Counters for every prefix there is: the same report as from a table of all flows.
+/// With a counter for every prefix, the report equals that of a table of all flows.
 fn equals_the_table<K: FlowKey>(kind: KeyKind, hierarchy: Hierarchy, prefixes: (u8, u8)) {
     let key = KeySpec::from(kind).with_prefixes(prefixes.0, prefixes.1);
     let packets = packets::<K>(3000, 6.0, key, 1);
@@ -191,7 +191,7 @@ fn equals_the_table<K: FlowKey>(kind: KeyKind, hierarchy: Hierarchy, prefixes: (
 }
 
 #[test]
-fn with_room_for_all_prefixes_the_report_is_that_of_exact_flows() {
+fn with_room_for_all_prefixes_the_report_is_exact() {
     for prefixes in [(32, 128), (24, 64), (20, 61), (0, 0)] {
         equals_the_table::<Key4>(KeyKind::SOURCE, Hierarchy::Bytes, prefixes);
         equals_the_table::<Key4>(KeyKind::DESTINATION, Hierarchy::Bits, prefixes);
@@ -214,9 +214,9 @@ fn long_addresses_have_all_their_prefixes() {
     assert_eq!(report(&*counts), report(&*table));
 }
 
-/// What MST promises: the weight of each prefix reported is within N/m and its own bounds, its
-/// discounted weight within bounds, and no other prefix has over the threshold left uncovered. All
-/// that are heavy by the definition are reported, for these streams.
+/// The guarantees of MST: the weight of each reported prefix is within N/m and within its bounds,
+/// its discounted weight is within its bounds, and no other prefix has an uncovered weight above
+/// the threshold. For these streams, all heavy prefixes by the definition are reported.
 fn keeps_its_promises<K: FlowKey>(
     sum: &dyn Summary<K>,
     by: Measure,
@@ -253,7 +253,7 @@ fn keeps_its_promises<K: FlowKey>(
 }
 
 #[test]
-fn no_heavy_prefix_is_left_out_and_bounds_hold() {
+fn no_heavy_prefix_is_missed_and_bounds_hold() {
     for by in BOTH {
         for seed in 0..2 {
             let one = packets::<Key4>(20_000, 9.0, KeyKind::SOURCE.into(), seed);
@@ -284,7 +284,7 @@ fn shards_merge_within_the_bounds() {
     }
 }
 
-/// Both families of addresses are judged against the weight of both.
+/// The threshold applies to the weight of both IP versions together.
 #[test]
 fn two_lanes_are_two_trees_with_one_threshold() {
     let (hierarchy, by, key) = (Hierarchy::Bytes, Measure::Packets, KeyKind::SOURCE.into());
@@ -311,10 +311,11 @@ fn seeds() -> std::ops::Range<u64> {
     0..if long { 256 } else { 32 }
 }
 
-/// A sum of weights is off by Z √(V w t) at most, t being the weight of its terms, with probability
-/// 0.99 for each prefix. Of 96 bounds one fails on average, and more than five (five standard errors)
-/// once in 2,000 runs. Prefixes not reported have no more than that over the threshold left uncovered; and
-/// from Z² V w / ε² packets on, that is no more than 2 ε N, as the paper says.
+/// The error of a sum of weights is at most Z √(V w t), with t the weight of its terms, with
+/// probability 0.99 for each prefix. Of 96 bounds one fails on average, and more than five (five
+/// standard errors) fail once in 2,000 runs. The uncovered weight of unreported prefixes exceeds
+/// the threshold by no more than this error, which after Z² V w / ε² packets is at most 2 ε N, as
+/// in the paper.
 #[test]
 fn rhhh_converges() {
     const Z: f64 = 2.576;
@@ -348,7 +349,7 @@ fn rhhh_converges() {
                         assert_eq!(estimate.confidence, Some(0.99));
                         assert!(estimate.high <= total, "{item:?}");
                     }
-                    // Sampling either way, and the error of the counters.
+                    // The sampling error to either side, and the error of the counters.
                     let value = item.total.value;
                     let most = 2.0 * ((unit * value).sqrt() + unit) + total / f64::from(counters);
                     let width = item.total.high - item.total.low;
@@ -356,7 +357,7 @@ fn rhhh_converges() {
                 }
                 let heavy = |(prefix, (all, left)): (&Prefix, &(u64, u64))| {
                     let over = *left as f64 - threshold;
-                    // Of the prefix and of all that may be below it.
+                    // The error of the prefix and of all longer ones.
                     over > (unit * 2.0 * *all as f64).sqrt() && !reported.contains(prefix)
                 };
                 missed += u32::from(weights.iter().any(heavy));
@@ -370,7 +371,7 @@ fn rhhh_converges() {
     }
 }
 
-/// One number of sides is for both versions of IP, of which IPv6 has more nodes, each with a side.
+/// One number of sides serves both IP versions; IPv6 has more nodes, and each has a side.
 #[test]
 fn a_die_has_a_side_for_each_node() {
     fn sides<K: FlowKey>(hierarchy: Hierarchy, v: u64) -> Result<String, String> {
@@ -398,10 +399,10 @@ fn a_die_has_a_side_for_each_node() {
     }
 }
 
-/// At the least threshold that a sample is good for, most of what is reported is heavy, and nearly
-/// all that is heavy is reported.
+/// At the lowest threshold that the sample supports, most reported prefixes are heavy, and most
+/// heavy prefixes are reported.
 #[test]
-fn rhhh_reports_what_is_heavy() {
+fn rhhh_reports_heavy_prefixes() {
     let (hierarchy, kind, by) = (Hierarchy::Bytes, KeyKind::SOURCE, Measure::Packets);
     let packets = packets::<Key4>(200_000, 256.0, kind.into(), 3);
     let truth = truly_heavy(&packets, by, 1, 199.0);
@@ -421,9 +422,9 @@ fn rhhh_reports_what_is_heavy() {
     assert!(10 * right > 8 * reported && 10 * right > 8 * wanted);
 }
 
-/// As many prefixes reported as there are: looked through once each, not once for each other.
+/// Every prefix is reported, and each is processed once, not once per other prefix.
 #[test]
-fn many_reported_prefixes_are_no_longer_work_each() {
+fn many_reported_prefixes_take_linear_time() {
     let (hierarchy, kind, by) = (Hierarchy::Bytes, KeyKind::SOURCE, Measure::Packets);
     let flows = (0..150_000_u32).flat_map(|flow| {
         let address = flow.wrapping_mul(0x9e37_79b1).to_be_bytes().to_vec();
@@ -440,7 +441,7 @@ fn many_reported_prefixes_are_no_longer_work_each() {
 }
 
 #[test]
-fn other_keys_and_other_questions_are_refused() {
+fn unsuitable_keys_and_questions_are_refused() {
     let refused = |result: Result<(), String>| result.unwrap_err();
     let build = |hierarchy, name: &str| {
         let options = options(hierarchy, Measure::Packets, 1, 10);

@@ -1,5 +1,5 @@
-//! Bounds of the flows that a summary lists: those are listed that collide most, too, and what is said
-//! of them must hold as often as it says.
+//! Bounds of listed flows. Listing favours flows that collide, and their bounds must still hold
+//! with their confidence.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[path = "support/zipf.rs"]
@@ -16,18 +16,18 @@ use zipf::Zipf;
 const PACKETS: usize = 20_000;
 const FLOWS: usize = 20_000;
 
-/// Memory of each algorithm: from one in which most flows collide to one in which few do.
+/// Memory in bytes: from sizes in which most flows collide to sizes in which few do.
 const SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 
-/// Skews of the traffic.
+/// Zipf skews of the traffic.
 const SKEWS: [f64; 3] = [0.6, 1.0, 1.3];
 
-/// Runs of each algorithm, size and traffic: 4,096 with `FLOWGAUGE_LONG`.
+/// Runs per algorithm, size and skew: 32, or 4,096 if `FLOWGAUGE_LONG` is set.
 fn runs() -> u64 {
     if std::env::var_os("FLOWGAUGE_LONG").is_some() { 4096 } else { 32 }
 }
 
-/// A stream of packets, and how many packets each flow has.
+/// A stream of packets, and the number of packets of each flow.
 struct Stream {
     keys: Vec<Key4>,
     packets: Vec<u64>,
@@ -45,12 +45,12 @@ impl Stream {
     }
 }
 
-/// How many bounds of how many failed.
+/// Numbers of bounds checked and failed.
 #[derive(Default)]
 struct Held {
     broken: u64,
     asked: u64,
-    /// The most that may be broken, by the confidence of each.
+    /// Mean number of failures by the confidence of each bound.
     allowed: f64,
 }
 
@@ -62,8 +62,7 @@ impl Held {
     }
 }
 
-/// Of the first 10 and 100 flows of a list, and of all of it, as many are within their bounds as these
-/// say.
+/// The bounds of the first 10 and 100 listed flows, and of all, hold with their confidence.
 #[test]
 fn bounds_of_listed_flows_hold_with_their_confidence() {
     let streams = SKEWS.map(|skew| (skew, Stream::draw(skew, 1)));
@@ -83,7 +82,7 @@ fn bounds_of_listed_flows_hold_with_their_confidence() {
                     if broken > 0 {
                         println!("{what}: {broken} of {asked} broken, {allowed:.1} allowed");
                     }
-                    // Few runs may be four standard deviations off.
+                    // Four standard deviations are left to chance.
                     if broken as f64 > allowed + 4.0 * allowed.sqrt() {
                         wrong.push(what);
                     }
@@ -91,20 +90,20 @@ fn bounds_of_listed_flows_hold_with_their_confidence() {
             }
         }
     }
-    // All that list flows.
+    // The number of algorithms that list flows.
     assert_eq!(listing, 23);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Lengths of the beginnings of a list.
+/// Numbers of listed flows to check.
 const FIRST: [usize; 3] = [10, 100, 1_000_000];
 
-/// Bounds of the first flows that a summary of so much memory lists, over all runs.
+/// Checks the bounds of the first listed flows of summaries of `memory` bytes, over all runs.
 fn listed(name: &str, memory: usize, Stream { keys, packets }: &Stream) -> [Held; 3] {
     let mut held: [Held; 3] = Default::default();
     let mut batch = Batch::new();
     for run in 0..runs() {
-        // Candidates for the 100 largest.
+        // A threshold low enough to list the 100 largest.
         let threshold = Threshold::Share(1.0 / 1600.0);
         let options = Options { threshold, ..Options::new(memory, run) };
         let mut summary = catalog::build::<Key4>(name, &options).unwrap();

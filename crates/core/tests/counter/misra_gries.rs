@@ -1,8 +1,8 @@
-//! Misra-Gries: a key's weight is between its counters, whatever came.
+//! Misra-Gries: the weight of every key is within its bounds, for any traffic.
 
 use flowgauge_core::terms::Measure;
 
-use crate::stream::{estimate, named, options, packets, summary, weights};
+use crate::{estimate, named, options, packets, summary, weights};
 
 #[test]
 fn bounds_always_hold() {
@@ -29,25 +29,26 @@ fn bounds_always_hold() {
     }
 }
 
-/// A key that outweighs all that is ever taken off stays: at Zipf 1.1 the first keys of 100 counters.
+/// A key heavier than the sum of all decrements keeps its counter: with 100 counters and Zipf 1.1,
+/// the heaviest keys.
 #[test]
-fn heavy_keys_stay_and_their_bounds_are_close() {
+fn heavy_keys_stay_and_their_bounds_are_tight() {
     let packets = packets(100_000, 10_000, 1.1, 5);
     let weights = weights(&packets, Measure::Packets);
     let options = options(Measure::Packets, 1, &[("counters", 100)]);
     let summary = summary("misra-gries", &options, &packets);
-    let unheld = estimate(&*summary, Measure::Packets, 1 << 20).high;
+    let absent = estimate(&*summary, Measure::Packets, 1 << 20).high;
     let named = named(&*summary, Measure::Packets);
-    let heavy = weights.iter().filter(|(_, weight)| **weight as f64 > unheld);
-    assert!(heavy.clone().count() >= 10, "{unheld}");
+    let heavy = weights.iter().filter(|(_, weight)| **weight as f64 > absent);
+    assert!(heavy.clone().count() >= 10, "{absent}");
     for (flow, weight) in heavy {
         let found = named[flow];
-        assert!(found.low <= *weight as f64 && found.high - found.low <= unheld);
+        assert!(found.low <= *weight as f64 && found.high - found.low <= absent);
     }
 }
 
 #[test]
-fn while_there_is_room_it_is_exact() {
+fn it_is_exact_while_there_is_room() {
     let packets = packets(10_000, 200, 1.0, 6);
     let options = options(Measure::Bytes, 1, &[("counters", 200)]);
     let summary = summary("misra-gries", &options, &packets);

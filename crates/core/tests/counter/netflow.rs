@@ -1,14 +1,14 @@
-//! Sampled flow tables: right on average, within the bounds as often as they say.
+//! Sampled NetFlow: unbiased, and within its bounds with their confidence.
 
 use flowgauge_core::terms::Measure;
 
-use crate::stream::{estimate, options, packets, seeds, summary, weights};
+use crate::{are_unbiased, estimate, options, packets, seeds, summary, weights};
 
-/// Over the seeds, the mean error of a flow is within 4 of its standard errors, of which the estimate
-/// of its variance takes part: beyond that once in 16,000 runs of one flow, so once in 800 of these 20.
-/// The bounds fail once in 100; of 640 cases more than 20 fail once in 10,000 runs.
+/// The mean error of a flow over the seeds exceeds 4 standard errors once in 16,000 runs, so once
+/// in 800 runs for the 20 flows here. The bounds fail once in 100; more than 20 of 640 fail once in
+/// 10,000 runs.
 #[test]
-fn estimates_are_unbiased_and_bounds_hold_as_often_as_stated() {
+fn estimates_are_unbiased_and_bounds_hold_with_their_confidence() {
     let packets = packets(50_000, 500, 1.0, 1);
     for by in [Measure::Packets, Measure::Bytes] {
         let weights = weights(&packets, by);
@@ -27,19 +27,13 @@ fn estimates_are_unbiased_and_bounds_hold_as_often_as_stated() {
                 outside += usize::from(truth < found.low || found.high < truth);
             }
         }
-        for (flow, errors) in errors.iter().enumerate() {
-            let count = errors.len() as f64;
-            let mean = errors.iter().sum::<f64>() / count;
-            let variance = errors.iter().map(|error| (error - mean).powi(2)).sum::<f64>() / count;
-            let deviations = mean / (variance / count).sqrt();
-            assert!(deviations.abs() < 4.0, "{flow}: {mean}, {deviations} standard errors");
-        }
+        are_unbiased(&errors);
         assert!(outside * 32 <= all, "{outside} of {all}");
     }
 }
 
 #[test]
-fn every_packet_is_counted_where_one_in_one_is_chosen() {
+fn sampling_one_in_one_counts_every_packet() {
     let packets = packets(10_000, 300, 1.0, 2);
     for by in [Measure::Packets, Measure::Bytes] {
         let options = options(by, 1, &[("sample", 1)]);
@@ -52,7 +46,7 @@ fn every_packet_is_counted_where_one_in_one_is_chosen() {
     }
 }
 
-/// One in so many is chosen: within 5 standard deviations, beyond which one run in 1.7 million is.
+/// The sample has its size within 5 standard deviations, which one run in 1.7 million exceeds.
 #[test]
 fn the_sample_has_the_size_asked_for() {
     let packets = packets(200_000, 100, 1.0, 3);

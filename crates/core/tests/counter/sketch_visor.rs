@@ -1,4 +1,4 @@
-//! SketchVisor: which packets take the fast path, and what both paths know together.
+//! SketchVisor: which packets take the fast path, and the bounds of both paths together.
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
@@ -6,9 +6,9 @@ use flowgauge_core::key::Key4;
 use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
-use crate::stream::{Packet, estimate, key, named, options, packets, weights};
+use crate::{Packet, estimate, key, named, options, packets, weights};
 
-/// A summary that served `rate` packets a second while one came each microsecond.
+/// A summary with a normal path of `rate` packets per second, after one packet per microsecond.
 fn served(packets: &[Packet], by: Measure, rate: u64) -> Box<dyn Summary<Key4>> {
     let parameters = [("rate", rate), ("queue", 100), ("counters", 200)];
     let mut summary = catalog::build::<Key4>("sketch-visor", &options(by, 1, &parameters)).unwrap();
@@ -24,8 +24,8 @@ fn served(packets: &[Packet], by: Measure, rate: u64) -> Box<dyn Summary<Key4>> 
     summary
 }
 
-/// The upper bound always holds; the lower one is Count-Min's with 0.95 for each key, and the heavy
-/// ones checked here have it closer still.
+/// The upper bound always holds. The lower one is that of Count-Min, with a confidence of 0.95 for
+/// each key.
 #[test]
 fn bounds_hold_at_any_rate_and_heavy_keys_are_named() {
     let packets = packets(60_000, 5000, 1.1, 1);
@@ -51,8 +51,8 @@ fn bounds_hold_at_any_rate_and_heavy_keys_are_named() {
     }
 }
 
-/// While the queue has room the fast path is empty, and an overload fills it: the least bound of a key
-/// that never came tells what the fast path took off.
+/// The fast path stays empty while the queue has room, and an overload fills it: the upper bound of
+/// an absent key shows the decrements of the fast path.
 #[test]
 fn the_fast_path_is_for_packets_beyond_the_rate() {
     let packets: Vec<Packet> = (0..20_000).map(|i| (i % 1000, 100)).collect();

@@ -1,4 +1,4 @@
-//! Both forms of Space-Saving keep its promises.
+//! Space-Saving and its linked buckets: guarantees, replacement order, merges, and accuracy.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,11 +9,11 @@ use flowgauge_core::key::Key4;
 use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
-use crate::stream::{Packet, estimate, feed, named, options, packets, summary, weights};
+use crate::{Packet, estimate, feed, named, options, packets, summary, weights};
 
 const FLOWS: u32 = 3000;
 
-/// For each key f ≤ est ≤ f + N/m within its own bounds, and every key over N/m is named.
+/// For each key, f ≤ estimate ≤ f + N/m and f is within the bounds; every key above N/m is named.
 fn keeps_its_promises(summary: &dyn Summary<Key4>, by: Measure, packets: &[Packet], counters: u64) {
     let weights = weights(packets, by);
     let total: u64 = weights.values().sum();
@@ -48,9 +48,9 @@ fn estimates_are_within_the_bounds_and_heavy_keys_have_counters() {
     }
 }
 
-/// Sums of counts are all the weight, in both forms: what no merge or full counter disturbs.
+/// The counts of either algorithm add up to the total weight, without merges and full counters.
 #[test]
-fn the_counts_of_both_forms_add_up_to_all_packets() {
+fn counts_add_up_to_all_packets() {
     let packets = packets(20_000, FLOWS as usize, 1.0, 5);
     for counters in [7, 64, 500] {
         for name in ["space-saving", "stream-summary"] {
@@ -62,12 +62,12 @@ fn the_counts_of_both_forms_add_up_to_all_packets() {
     }
 }
 
-/// Unit weights leave no choice in the multiset of counts: each packet adds one to a key's count or
-/// to a least one. Only which of the least keys stays may differ.
+/// With unit weights the multiset of counts is determined: each packet adds one to the count of its
+/// key or to a minimum count. Only the choice among keys with the minimum count may differ.
 #[test]
-fn both_forms_have_the_same_counts() {
+fn both_algorithms_have_the_same_counts() {
     for (skew, seed) in [(0.5, 6), (1.1, 7)] {
-        // Every key has a counter here, and then so many go without that each is at the least count.
+        // Here every key has a counter; below, so many lack one that all counts equal the minimum.
         let packets = packets(20_000, 50, skew, seed);
         let both = ["space-saving", "stream-summary"].map(|name| {
             let options = options(Measure::Packets, 1, &[("counters", 64)]);
@@ -88,7 +88,7 @@ fn both_forms_have_the_same_counts() {
 }
 
 #[test]
-fn keys_without_a_counter_take_over_the_least() {
+fn keys_without_a_counter_replace_the_minimum() {
     let packets: Vec<Packet> = [1, 1, 1, 2, 2, 3, 4].map(|flow| (flow, 100)).to_vec();
     for name in ["space-saving", "stream-summary"] {
         let options = options(Measure::Packets, 1, &[("counters", 3)]);
@@ -99,8 +99,7 @@ fn keys_without_a_counter_take_over_the_least() {
     }
 }
 
-/// What the definition says, with the first of the least counts taken over: each key with its count
-/// and error.
+/// The bounds of each key by the definition, if the first of several minimum counts is replaced.
 fn defined(packets: &[Packet], by: Measure, counters: usize) -> BTreeMap<u32, (f64, f64)> {
     let mut entries: Vec<(u32, u64, u64)> = Vec::new();
     let mut entry_of = HashMap::<u32, usize>::new();
@@ -128,9 +127,9 @@ fn defined(packets: &[Packet], by: Measure, counters: usize) -> BTreeMap<u32, (f
     entries.into_iter().map(bounds).collect()
 }
 
-/// Sweep and tournament find the very entry that a search through all would, also after loading what was
-/// stored half-way.
-fn takes_over_the_first_of_the_least(by: Measure, counters: u64, packets: &[Packet], seed: u64) {
+/// Sweep and tournament find the same entry as a linear search, also after encoding and decoding
+/// half-way.
+fn replaces_the_first_minimum(by: Measure, counters: u64, packets: &[Packet], seed: u64) {
     let options = options(by, seed, &[("counters", counters)]);
     let (first, second) = packets.split_at(packets.len() / 2);
     let half = summary("space-saving", &options, first);
@@ -144,27 +143,27 @@ fn takes_over_the_first_of_the_least(by: Measure, counters: u64, packets: &[Pack
     assert!(found.eq(expected), "{counters} counters by {}, seed {seed}", by.name());
 }
 
-/// At the ends of blocks of entries, with keys that come again at once, soon or never.
+/// At the ends of blocks of entries, with keys that repeat at once, soon or never.
 #[test]
-fn the_first_of_the_least_counts_is_taken_over() {
+fn the_first_of_the_minimum_counts_is_replaced() {
     for (skew, seed) in [(0.0, 12), (0.7, 13), (1.1, 14)] {
         let mut packets = packets(12_000, FLOWS as usize, skew, seed);
         // Trains of packets, as traffic has them.
         packets.iter_mut().enumerate().for_each(|(i, packet)| packet.0 += (i / 700) as u32 % 5);
         for by in [Measure::Packets, Measure::Bytes] {
             for counters in [1, 2, 7, 63, 64, 65, 128, 200, 600] {
-                takes_over_the_first_of_the_least(by, counters, &packets, seed);
+                replaces_the_first_minimum(by, counters, &packets, seed);
             }
         }
     }
 }
 
-/// So many counters that their blocks stand in groups, and groups in groups.
+/// Enough counters for floors of two and three levels.
 #[test]
-fn the_first_of_the_least_of_many_counts_is_taken_over() {
+fn the_first_of_many_minimum_counts_is_replaced() {
     for (counters, flows, skew, seed) in [(16_385, 40_000, 0.5, 15), (40_000, 200_000, 0.2, 16)] {
         let packets = packets(3 * counters, flows, skew, seed);
-        takes_over_the_first_of_the_least(Measure::Packets, counters as u64, &packets, seed);
+        replaces_the_first_minimum(Measure::Packets, counters as u64, &packets, seed);
     }
 }
 
@@ -184,7 +183,7 @@ fn shards_merge_within_the_bounds() {
                 let mut sum = parts.next().unwrap();
                 parts.for_each(|part| sum.merge(&*part).unwrap());
                 keeps_its_promises(&*sum, by, &packets, counters);
-                // It goes on counting within the bounds.
+                // Counting continues within the bounds.
                 feed(&mut *sum, &packets[..5000]);
                 let twice = [&packets[..], &packets[..5000]].concat();
                 keeps_its_promises(&*sum, by, &twice, counters);
@@ -203,10 +202,10 @@ fn sizes_that_differ_do_not_merge() {
     assert!(error.contains("parameters differ"), "{error}");
 }
 
-/// The frequent items of DataSketches, and Space-Saving in as many bytes: it promises a smaller error
-/// (N/m, against 3.5 N for each slot), its widest interval is no wider, and it estimates the 50
-/// heaviest keys at least as well in all; of a single stream a packet or two decide, where both are
-/// nearly exact.
+/// Space-Saving in as many bytes as the frequent items sketch of DataSketches: it guarantees a
+/// smaller error (N/m instead of 3.5 N per slot), its widest interval is no wider, and its total
+/// error of the 50 heaviest keys is no larger. Single streams are not compared, since both are
+/// nearly exact there.
 #[test]
 fn space_saving_is_no_worse_than_frequent_items_in_as_much_memory() {
     let (mut our_error, mut peer_error) = (0.0, 0.0);
@@ -240,10 +239,10 @@ fn space_saving_is_no_worse_than_frequent_items_in_as_much_memory() {
     assert!(our_error <= peer_error, "{our_error} against {peer_error}");
 }
 
-/// A merge looks at each entry of both, and asks once what keys without one may weigh; so does whoever
-/// asks for many such keys. Were that looked for anew for each, it would take 2^34 steps and more.
+/// A merge visits each entry of both sides and computes the minimum count once, as do queries for
+/// many absent keys. Computing it for each key would take more than 2³⁴ steps.
 #[test]
-fn many_counters_merge_and_answer_soon() {
+fn many_counters_merge_and_answer_fast() {
     const COUNTERS: u64 = 1 << 17;
     for (name, by) in [
         ("space-saving", Measure::Packets),
@@ -267,7 +266,7 @@ fn many_counters_merge_and_answer_soon() {
         let answered = begin.elapsed();
         println!("{name} by {}: merged in {merged:?}, answered in {answered:?}", by.name());
         assert!(merged.as_secs() < 1 && answered.as_secs() < 1, "{merged:?} {answered:?}");
-        // What is asked is not what it was, once packets came.
+        // New packets invalidate the cached minimum.
         feed(&mut *sum, &[(5, 1000), (6, 1000), (7, 1000)]);
         let unit = if by == Measure::Bytes { 64.0 } else { 1.0 };
         assert!(estimate(&*sum, by, u32::MAX).value <= absent.value + unit);

@@ -1,13 +1,13 @@
-//! FlowRegulator before exact tables: what it lets through is what InstaMeasure counts.
+//! FlowRegulator before exact tables: it forwards the packets that InstaMeasure counts.
 
 use flowgauge_core::terms::{Measure, Size};
 
-use super::lab::*;
+use super::*;
 
 const TABLES: [&str; 4] = ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4"];
 
-/// Errors of flows of these sizes are within these limits, and one packet in ninety or fewer is let
-/// through.
+/// Errors of flows in these size classes are within their limits, and at most one packet in ninety
+/// is forwarded.
 fn is_accurate(summary: &Summary, truth: &[Size], limits: &[((u64, u64), f64)]) {
     let regulation = regulation(summary, truth, UNIT);
     println!("regulation {:.3} %", 100.0 * regulation);
@@ -21,9 +21,9 @@ fn is_accurate(summary: &Summary, truth: &[Size], limits: &[((u64, u64), f64)]) 
     }
 }
 
-/// At one 25th of the size of the paper's evaluation, as [`super::accuracy`] explains it.
+/// At one 25th of the size of the paper's evaluation, see [`super::accuracy`].
 #[test]
-fn a_table_behind_it_says_what_the_working_set_does() {
+fn a_table_behind_it_answers_like_the_working_set() {
     for regulator in [
         &[("sketch", 8 << 10)][..],
         &[("sketch", 4 << 10), ("levels", 1)],
@@ -67,9 +67,10 @@ fn errors_at_the_papers_size() {
     }
 }
 
-/// What a full table has no room for is untracked, and within the bounds of those that it lacks.
+/// Packets that find no room in a full table are untracked, and in the bounds of flows without an
+/// entry.
 #[test]
-fn what_finds_no_room_is_untracked() {
+fn packets_without_room_are_untracked() {
     let sum = |summary: &Summary| {
         let mut sum = (0.0, 0);
         summary.answers().candidates().unwrap().for_each(&mut |_, size| {

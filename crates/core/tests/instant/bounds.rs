@@ -1,4 +1,4 @@
-//! Bounds hold as often as they say, and what is decoded at each packet is unbiased.
+//! Bounds hold with their confidence, and forwarded packets and residual marks are unbiased.
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
@@ -6,12 +6,12 @@ use flowgauge_core::summary::instant::Regulator;
 use flowgauge_core::summary::{Estimate, Options};
 use flowgauge_core::terms::Measure;
 
-use super::lab::*;
+use super::*;
 
-/// Of all flows of a size, over 32 seeds, 95 % lie within the bounds, with packets of mixed sizes:
-/// where words are crowded, where they are about as in 128 KB on a busy link, and where flows are
-/// alone in them. Three standard errors are left to chance, which one of the 48 pools would exceed
-/// in one run of 15 if the bounds were not wider than that.
+/// Over 32 seeds, 95 % of the flows of each size class lie within the bounds, with mixed packet
+/// sizes: in crowded words, in words about as full as 128 KB on a busy link, and alone in their
+/// words. The test allows three standard errors, which one of the 48 cases would exceed in one run
+/// of 15 if the bounds were not wider than necessary.
 #[test]
 fn bounds_hold_with_their_confidence() {
     let seeds = if std::env::var_os("FLOWGAUGE_LONG").is_some() { 256 } else { 32 };
@@ -50,7 +50,7 @@ fn bounds_hold_with_their_confidence() {
     }
 }
 
-/// No flow has more packets than were seen, however many one that is let through stands for.
+/// No flow has more packets than the total, however many a forwarded packet represents.
 #[test]
 fn bounds_end_with_the_total() {
     let zero = Estimate { value: 0.0, low: 0.0, high: 0.0, confidence: Some(0.95) };
@@ -68,8 +68,8 @@ fn bounds_end_with_the_total() {
     }
 }
 
-/// Each mark adds one packet to the size on average, in any state of the words: the mean size of 2,000
-/// flows is within 4 standard errors after any number of packets.
+/// Each mark adds one packet to the size on average, in any state of the words: the mean size of
+/// 2,000 flows is within 4 standard errors after any number of packets.
 fn marks_are_unbiased<const LAYERS: usize>(unit: f64, variance: f64) {
     let options = Options::new(32 << 20, 1).with([("sketch", 8 << 20)]).for_keys(Key4::BYTES);
     let mut regulator = Regulator::<u32, LAYERS>::from_options(&options).unwrap();
@@ -94,10 +94,10 @@ fn forwarded_packets_and_residual_marks_are_unbiased() {
     marks_are_unbiased::<2>(UNIT, 0.1);
 }
 
-/// Decoded at saturation a flow has a whole number of units, half a unit less in the mean than with the
-/// marks that it left behind, and the same bounds.
+/// With `decode=saturation` a flow has a whole number of units, on average half a unit less than
+/// with its residual marks, and the same bounds.
 #[test]
-fn saturation_alone_leaves_out_what_is_behind() {
+fn decoding_at_saturation_omits_residual_marks() {
     for (name, unit, packets) in [("insta-measure", UNIT, 400_000), ("rcc", RCC_UNIT, 400_000)] {
         let ways = ["marks", "saturation"].map(|decode| {
             let parameters = [("sketch", "1048576"), ("decode", decode)];
@@ -105,21 +105,22 @@ fn saturation_alone_leaves_out_what_is_behind() {
         });
         let mut ways: [Summary; 2] = ways;
         let truth = feed(&mut ways, packets, 4_000, 1, of_size_100);
-        let (mut flows, mut behind) = (0.0, 0.0);
+        let (mut flows, mut residual) = (0.0, 0.0);
         for flow in (0..truth.len()).filter(|flow| truth[*flow].packets > 200) {
             let [marks, saturation] =
                 ways.each_ref().map(|summary| estimate(summary, flow).packets.unwrap());
-            let through = saturation.value / unit;
-            assert!((through - through.round()).abs() < 1e-6, "{name} {flow}: {through}");
+            let forwarded = saturation.value / unit;
+            let off = (forwarded - forwarded.round()).abs();
+            assert!(off < 1e-6, "{name} {flow}: {forwarded}");
             let bounds = |of: Estimate| [of.low.to_bits(), of.high.to_bits()];
             assert_eq!(bounds(saturation), bounds(marks));
-            behind += marks.value - saturation.value;
+            residual += marks.value - saturation.value;
             flows += 1.0;
         }
-        let behind = behind / flows;
-        println!("{name}: {flows} flows, {behind} packets behind");
-        assert!((0.35 * unit..0.65 * unit).contains(&behind), "{name}: {behind}");
-        // It is a parameter in force, by which sets of summaries are told apart.
+        let residual = residual / flows;
+        println!("{name}: {flows} flows, {residual} packets in residual marks");
+        assert!((0.35 * unit..0.65 * unit).contains(&residual), "{name}: {residual}");
+        // The parameter is listed, so that summaries that differ in it do not merge.
         assert!(ways[1].parameters().iter().any(|(name, _)| *name == "decode"));
     }
 }

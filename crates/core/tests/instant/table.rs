@@ -1,4 +1,4 @@
-//! The flow table behind the regulator: what it evicts, what it keeps, and what merges.
+//! The flow table behind the regulator: evictions, exact counts, and merges.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use flowgauge_core::summary::Options;
 use flowgauge_core::summary::instant::WorkingSet;
 use flowgauge_core::terms::{Measure, Size};
 
-use super::lab::*;
+use super::*;
 
-/// What was let through of each flow, each packet for `unit`: what is behind is less than one more, of
-/// the mean length of those.
+/// The forwarded packets of each flow, from estimates of `unit` per packet. The residual marks
+/// represent less than one more, of the mean length.
 fn counts(summary: &Summary, unit: f64) -> HashMap<usize, Size> {
     let mut counts = HashMap::new();
     summary.answers().candidates().unwrap().for_each(&mut |key, size| {
@@ -24,8 +24,8 @@ fn counts(summary: &Summary, unit: f64) -> HashMap<usize, Size> {
     counts
 }
 
-/// The table does not decide what the regulator lets through: what a small table evicted is what
-/// it lacks beside a large one, and the heaviest flows stay whole.
+/// The table does not influence which packets the regulator forwards: what a small table evicted is
+/// its difference to a large one, and the heaviest flows stay complete.
 #[test]
 fn evictions_are_counted() {
     let mut summaries = [
@@ -48,16 +48,16 @@ fn evictions_are_counted() {
     for flow in 0..50 {
         assert_eq!(all[&flow], kept[&flow], "flow {flow}");
         let bounds = |summary| estimate(summary, flow).packets.unwrap();
-        assert_eq!(bounds(large), bounds(small), "nothing was evicted before it came");
+        assert_eq!(bounds(large), bounds(small), "its flow came before any eviction");
     }
-    // What came after the first eviction may have lost as much as was evicted.
+    // Flows that came after the first eviction may have lost all evicted packets.
     let evicted = small.answers().untracked().packets as f64;
     for flow in (0..truth.len()).filter(|flow| !kept.contains_key(flow)) {
         assert!(estimate(small, flow).packets.unwrap().high >= evicted);
     }
 }
 
-/// Without a regulator before it, the table counts exactly what it does not evict.
+/// Without a regulator, the table counts exactly the packets that it does not evict.
 #[test]
 fn alone_it_counts_exactly() {
     let table = |entries: u64| -> Summary {
@@ -95,7 +95,7 @@ fn alone_it_counts_exactly() {
     assert_eq!(small.merge(&*large).unwrap_err().0, "parameters differ");
 }
 
-/// Sends `packets` packets of a flow at a time.
+/// Sends `packets` packets of a flow at the same time.
 fn send(summary: &mut Summary, flow: u32, packets: usize, time_ns: i64) {
     let mut batch = Batch::<Key4>::new();
     for _ in 0..packets {
@@ -105,7 +105,7 @@ fn send(summary: &mut Summary, flow: u32, packets: usize, time_ns: i64) {
     }
 }
 
-/// A full table of two flows, one of which was updated: the newcomer takes the other, unless the
+/// A full table of two flows, one of which was updated: a new flow evicts the other, unless the
 /// updated one has expired.
 #[test]
 fn the_expired_go_first_and_then_those_without_a_second_chance() {
@@ -126,7 +126,7 @@ fn the_expired_go_first_and_then_those_without_a_second_chance() {
     }
 }
 
-/// Shards of flows, merged: every flow keeps the count that it had.
+/// After a merge of shards every flow has the sum of its counts.
 #[test]
 fn a_merge_unites_the_tables() {
     let mut shards: Vec<Summary> = (0..4).map(|_| build("insta-measure", 1, &[])).collect();
@@ -159,7 +159,7 @@ fn a_merge_unites_the_tables() {
     assert!(error.contains("parameters differ"), "{error}");
 }
 
-/// Where all packets of a flow have one length, its bytes are its packets times that.
+/// If all packets of a flow have the same length, its bytes are its packets times that length.
 #[test]
 fn bytes_follow_packets() {
     let mut summaries = [build("insta-measure", 1, &[])];
