@@ -54,8 +54,7 @@ fn a_table_behind_it_answers_like_the_working_set() {
 /// 100 million packets of a million flows.
 #[test]
 fn errors_at_the_papers_size() {
-    if std::env::var_os("FLOWGAUGE_LONG").is_none() {
-        println!("skipped: takes minutes; FLOWGAUGE_LONG=1 runs it, best with --release");
+    if !is_long() {
         return;
     }
     let mut summaries = TABLES.map(|table| regulated(table, 64 << 20, &[], &[]));

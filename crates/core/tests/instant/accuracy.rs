@@ -89,15 +89,6 @@ fn at_least(theory: &Theory, truth: &[Size], by: Measure, count: usize) -> f64 {
     1.0 - (missed + 4.0 * missed.sqrt()) / count as f64
 }
 
-/// Whether the long form is requested; otherwise prints that it is skipped.
-fn is_long() -> bool {
-    let long = std::env::var_os("FLOWGAUGE_LONG").is_some();
-    if !long {
-        println!("skipped: takes minutes; FLOWGAUGE_LONG=1 runs it, best with --release");
-    }
-    long
-}
-
 #[test]
 fn errors_at_one_25th_of_the_papers_size() {
     let mut summaries = [

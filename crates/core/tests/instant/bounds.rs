@@ -71,9 +71,10 @@ fn bounds_end_with_the_total() {
 /// Each mark adds one packet to the size on average, in any state of the words: the mean size of
 /// 2,000 flows is within 4 standard errors after any number of packets.
 fn marks_are_unbiased<const LAYERS: usize>(unit: f64, variance: f64) {
-    let options = Options::new(32 << 20, 1).with([("sketch", 8 << 20)]).for_keys(Key4::BYTES);
+    let options = Options::new(32 << 20, 1).with([("sketch", 8 << 20)]);
+    let digester = options.digester.for_keys(Key4::BYTES);
     let mut regulator = Regulator::<u32, LAYERS>::from_options(&options).unwrap();
-    let digests: Vec<u64> = (0..2000).map(|flow| key(flow).digest(&options.digester)).collect();
+    let digests: Vec<u64> = (0..2000).map(|flow| key(flow).digest(&digester)).collect();
     let (mut forwarded, mut sent) = (0.0, 0);
     for packets in [1, 3, 10, 30, 100, 300] {
         while sent < packets {

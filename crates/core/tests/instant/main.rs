@@ -52,6 +52,15 @@ fn regulated(
     catalog::build_accelerated(&[regulator], table, &options).unwrap()
 }
 
+/// Whether the long form is requested; otherwise prints that it is skipped.
+fn is_long() -> bool {
+    let long = std::env::var_os("FLOWGAUGE_LONG").is_some();
+    if !long {
+        println!("skipped: takes minutes; FLOWGAUGE_LONG=1 runs it, best with --release");
+    }
+    long
+}
+
 /// A packet size from a mix of 64, 576 and 1500 bytes in the ratio 7 : 4 : 1.
 fn mixed(random: &mut fastrand::Rng) -> u32 {
     match random.u32(0..12) {
@@ -138,7 +147,7 @@ impl Iterator for Alias {
     }
 }
 
-/// What a summary let through of each packet, `unit` being what that stands for.
+/// The fraction of all packets that the regulator forwarded; each represents `unit` packets.
 fn regulation(summary: &Summary, truth: &[Size], unit: f64) -> f64 {
     let mut forwarded = summary.answers().untracked().packets as f64 / unit;
     summary.answers().candidates().unwrap().for_each(&mut |_, size| {

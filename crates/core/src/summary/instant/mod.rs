@@ -1,10 +1,10 @@
 //! InstaMeasure and RCC: a regulator before a flow table that evicts.
 //!
 //! Paper: Jang et al., "InstaMeasure: instant per-flow detection using large in-DRAM working set of
-//! active flows" (ICDCS 2019), §3. A [`Regulator`] marks bits of shared words for most packets and
-//! forwards few; each forwarded packet represents many of its flow. [`Regulated`] is a regulator
-//! before a [`RegulatedTable`]. With the [`WorkingSet`] as its table it is InstaMeasure; before
-//! another table it is an accelerator.
+//! active flows" (ICDCS 2019), §3. A [`Regulator`] marks bits that flows have in common for most
+//! packets and forwards few; each forwarded packet represents many of its flow. [`Regulated`] is a
+//! regulator before a [`RegulatedTable`]. With the [`WorkingSet`] as its table it is InstaMeasure;
+//! before another table it is an accelerator.
 
 mod answers;
 mod regulated;

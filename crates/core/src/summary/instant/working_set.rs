@@ -107,7 +107,8 @@ enum Place {
 /// use flowgauge_core::summary::instant::WorkingSet;
 /// use flowgauge_core::summary::{Ingest, Options, SizeQuery};
 ///
-/// let options = Options::new(1 << 16, 1).for_keys(Key4::BYTES);
+/// let mut options = Options::new(1 << 16, 1);
+/// options.digester = options.digester.for_keys(Key4::BYTES);
 /// let mut table = WorkingSet::<Key4>::from_options(&options, 1 << 16).unwrap();
 /// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
