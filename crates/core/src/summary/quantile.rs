@@ -88,6 +88,23 @@ enum Sketch<K> {
 ///
 /// The library writes to the sketch itself for each packet. The alignment keeps its cache lines,
 /// and the adjacent ones that are prefetched with them, apart from those of other workers.
+///
+/// ```
+/// use datasketches::kll::{KllFloat, KllSketch};
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Options, quantile::QuantileSketch};
+///
+/// let options = Options::new(1 << 16, 1).with([("of", "size")]);
+/// let mut summary = catalog::build::<Key4>("kll", &options).unwrap();
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[192, 0, 2, 1]).unwrap(), 64, 0);
+/// summary.ingest(&mut batch);
+/// // Other DataSketches libraries read the image.
+/// let image = summary.downcast_ref::<QuantileSketch<Key4>>().unwrap().image();
+/// assert_eq!(KllSketch::<KllFloat<f64>>::deserialize(&image).unwrap().n(), 1);
+/// ```
 #[repr(align(128))]
 pub struct QuantileSketch<K> {
     digester: Digester,

@@ -46,6 +46,23 @@ const SLOT_BITS: u32 = 26;
 const ERROR: f64 = 1.04;
 
 /// A HyperLogLog sketch with registers of one byte.
+///
+/// ```
+/// use datasketches::hll::HllSketch;
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Options, distinct::HllRegisters};
+///
+/// let mut summary = catalog::build::<Key4>("hyperloglog", &Options::new(1 << 16, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[192, 0, 2, 1]).unwrap(), 64, 0);
+/// summary.ingest(&mut batch);
+/// // Other DataSketches libraries read the image.
+/// let image = summary.downcast_ref::<HllRegisters>().unwrap().image();
+/// let sketch = HllSketch::deserialize(&image).unwrap();
+/// assert_eq!(sketch.estimate().round(), 1.0);
+/// ```
 pub struct HllRegisters {
     digester: Digester,
     sketch: HllSketch,
