@@ -23,7 +23,7 @@ use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Memory, Options, Setting, SizeEstimate, SizeQuery, Summary,
 };
-use super::index::{BranchFree, Index};
+use super::space_saving::{BranchFree, Index};
 use super::{PARAMETERS, counters, exact_size, size};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};

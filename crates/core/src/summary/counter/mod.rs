@@ -1,10 +1,8 @@
 //! Heavy hitters in a bounded number of counters, each for one key or for several.
 
 mod csm;
-mod index;
 mod misra_gries;
 mod netflow;
-mod sampling;
 mod sketch_visor;
 mod space_saving;
 
@@ -14,10 +12,9 @@ pub use netflow::NetFlow;
 pub use sketch_visor::SketchVisor;
 pub use space_saving::{SpaceSaving, StreamSummary};
 
+pub(crate) use super::sampling::Sampler;
 use super::{BuildError, BuildErrorKind, Counter, Estimate, Options, Parameter, SizeEstimate};
 use crate::terms::{Measure, Size};
-pub(crate) use sampling::Sampler;
-pub(super) use sampling::{CONFIDENCE, Z};
 pub(super) use space_saving::{Monitor, Monitored};
 
 /// The index of a Space-Saving has a few places per counter, and numbers its places with 31 bits.

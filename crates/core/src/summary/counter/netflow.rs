@@ -1,6 +1,6 @@
 //! Sampled NetFlow: an exact table of a random sample of the packets.
 //!
-//! What routers export: Claise, "Cisco Systems NetFlow services export version 9" (RFC 3954), with
+//! Routers export it: Claise, "Cisco Systems NetFlow services export version 9" (RFC 3954), with
 //! the random sampling of Duffield, Lund, Thorup, "Estimating flow distributions from sampled flow
 //! statistics" (SIGCOMM 2003), §2. Each packet is sampled with probability 1/n, and counts are
 //! multiplied by n. Estimates are unbiased, but inaccurate for small flows, many of which are
@@ -11,12 +11,12 @@ use flowgauge_kernel::Digester;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::estimate::least_mean;
 use super::super::ingest::{Basis, twin};
+use super::super::sampling::{CONFIDENCE, Sampler, scaled};
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary, sum_and_largest,
 };
-use super::sampling::{CONFIDENCE, Sampler, scaled};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;

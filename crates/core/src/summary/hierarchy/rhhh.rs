@@ -8,8 +8,9 @@
 //! N. If packets weigh up to w, the error is Z √(V f w).
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::counter::{CONFIDENCE, Monitored, PARAMETERS, Sampler, Z};
+use super::super::counter::{Monitored, PARAMETERS};
 use super::super::ingest::{Basis, twin};
+use super::super::sampling::{CONFIDENCE, Sampler, Z};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
     Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery, Summary,

@@ -1,7 +1,7 @@
 //! An index of counters: lines of fifteen tags that are compared at once.
 //!
-//! That of the core (`summary/counter/index.rs`) with constants for its sizes, and like it on purpose:
-//! the summaries are compared with what their own idea costs where nothing is general.
+//! That of the core (`summary/counter/space_saving/index.rs`) with constants for its sizes, and like
+//! it on purpose: the summaries are compared with what their own idea costs where nothing is general.
 
 use std::hint::select_unpredictable as select;
 

@@ -11,7 +11,7 @@
 //! the paper instead.
 
 mod answers;
-mod floors;
+mod index;
 mod monitor;
 mod stream_summary;
 mod sweep;
@@ -32,6 +32,7 @@ use crate::key::FlowKey;
 use crate::summary::Counted;
 use crate::summary::describe::form;
 use crate::terms::Measure;
+pub(super) use index::{BranchFree, Index};
 pub(in crate::summary) use monitor::{Monitor, Monitored};
 pub use stream_summary::StreamSummary;
 

@@ -6,7 +6,7 @@ use flowgauge_kernel::Digester;
 
 use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::{BuildError, Counter, Estimate, Memory};
-use super::super::index::Index;
+use super::index::Index;
 use super::sweep::Sweep;
 use super::tournament::Tournament;
 use crate::key::FlowKey;

@@ -13,9 +13,9 @@ use flowgauge_kernel::{Digester, Zeroed};
 use super::super::super::{
     BuildError, BuildErrorKind, Counter, Describe, Info, Laws, Memory, Options, Summary,
 };
-use super::super::index::Index;
 use super::super::{PARAMETERS, counters};
 use super::Tracked;
+use super::index::Index;
 use super::monitor::{Entry, Monitor};
 use crate::key::FlowKey;
 use crate::summary::Counted;

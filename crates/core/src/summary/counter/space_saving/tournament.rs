@@ -16,7 +16,7 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::super::{BuildError, Counter, Memory};
-use super::super::index::Index;
+use super::index::Index;
 use super::monitor::{Entry, Monitor};
 use crate::key::FlowKey;
 

@@ -1,10 +1,10 @@
 //! Weighted updates of a sweep: rows that stand for several packets of a key.
 //!
 //! Few of these keys have an entry: keys with many packets stay in the accelerator that aggregates
-//! them. So most rows of a batch replace each other in the few entries with
-//! the minimum count, and only the last key of each entry stays. The index is updated for those
-//! keys only: first all keys are looked up, then entries change keys, and finally the index
-//! follows. The result is the same as adding the rows one by one.
+//! them. So most rows of a batch replace each other in the few entries with the minimum count, and
+//! only the last key of each entry stays. The index is updated for those keys only: first all keys
+//! are looked up, then entries change keys, and finally the index follows. The result is the same
+//! as adding the rows one by one.
 
 use std::hint::{black_box, select_unpredictable};
 

@@ -2,8 +2,8 @@
 
 use fastrand::Rng;
 
-use super::super::Estimate;
-use super::super::codec::{DecodeError, Reader, Writer};
+use super::Estimate;
+use super::codec::{DecodeError, Reader, Writer};
 
 /// Chooses each packet with the same probability, independently of the others. It draws the number
 /// of packets to skip, so that packets that are not chosen cost nothing. Summaries store its state.

@@ -5,7 +5,7 @@ use std::hint::select_unpredictable;
 
 use flowgauge_kernel::{Zeroed, equal_in_line, prefetch};
 
-use super::super::{BuildError, Memory};
+use super::super::super::{BuildError, Memory};
 
 /// Number of counters from which the lines of a whole batch are prefetched.
 const LARGE: usize = 2048;
@@ -44,7 +44,7 @@ const PROBE_LINES: usize = 8;
 ///
 /// Memory in bytes: 8.9 per counter, or 15.4 from 14,330 counters, plus one line that stays empty;
 /// up to 3 KiB more for fewer than 448 counters.
-pub(in crate::summary) struct Index {
+pub(crate) struct Index {
     tags: Zeroed<[u8; PLACES]>,
     /// The counter in each place; in the first place of a line, how many counters overflowed it.
     numbers: Column,
@@ -61,12 +61,12 @@ impl Index {
     }
 
     /// Bytes of an index of `counters` counters.
-    pub(super) const fn memory_bytes(counters: usize) -> usize {
+    pub(crate) const fn memory_bytes(counters: usize) -> usize {
         let (wide, places) = (Self::is_wide_of(counters), PLACES * (lines(counters) + 1));
         places + Column::memory_bytes(places, wide) + Column::memory_bytes(counters, wide)
     }
 
-    pub(super) fn new(counters: usize, memory: &Memory) -> Result<Self, BuildError> {
+    pub(crate) fn new(counters: usize, memory: &Memory) -> Result<Self, BuildError> {
         // One more line takes the stores of branch-free loops that must change nothing.
         let (wide, lines) = (Self::is_wide_of(counters), lines(counters) + 1);
         Ok(Self {
@@ -90,7 +90,7 @@ impl Index {
 
     /// Prefetches the home line of a digest.
     #[inline(always)]
-    pub(super) fn prefetch(&self, digest: u64) {
+    pub(crate) fn prefetch(&self, digest: u64) {
         let line = self.line(digest);
         prefetch(&self.tags, line);
         self.numbers.prefetch(PLACES * line);
@@ -98,7 +98,7 @@ impl Index {
 
     /// Prefetches the home lines of a batch if the index is too large for the nearest cache.
     #[inline(always)]
-    pub(super) fn prefetch_all(&self, digests: &[u64]) {
+    pub(crate) fn prefetch_all(&self, digests: &[u64]) {
         if self.places.len() >= LARGE {
             for &digest in digests {
                 self.prefetch(digest);
@@ -108,7 +108,7 @@ impl Index {
 
     /// The counter with this digest whose number satisfies `holds`.
     #[inline(always)]
-    pub(super) fn find(&self, digest: u64, holds: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(crate) fn find(&self, digest: u64, holds: impl Fn(usize) -> bool) -> Option<usize> {
         let (mut line, tag) = (self.line(digest), tag(digest));
         for _ in 0..PROBE_LINES {
             let tags = &self.tags[line];
@@ -130,7 +130,7 @@ impl Index {
 
     /// Whether there is room for a counter with this digest.
     #[inline(always)]
-    pub(super) fn has_room(&self, digest: u64) -> bool {
+    pub(crate) fn has_room(&self, digest: u64) -> bool {
         let mut line = self.line(digest);
         for _ in 0..PROBE_LINES {
             if equal_in_line(&self.tags[line], 0) & USABLE != 0 {
@@ -143,18 +143,18 @@ impl Index {
 
     /// Adds the weight of a packet whose key found no room.
     #[cold]
-    pub(super) fn add_untracked(&mut self, weight: u64) {
+    pub(crate) fn add_untracked(&mut self, weight: u64) {
         self.untracked = self.untracked.saturating_add(weight);
     }
 
     /// Weight of all packets whose keys found no room.
-    pub(in crate::summary) fn untracked(&self) -> u64 {
+    pub(crate) fn untracked(&self) -> u64 {
         self.untracked
     }
 
     /// Adds a counter that is in no line. There must be room for it.
     #[inline(always)]
-    pub(super) fn insert(&mut self, digest: u64, counter: usize) {
+    pub(crate) fn insert(&mut self, digest: u64, counter: usize) {
         let (mut line, mut away) = (self.line(digest), 0);
         // Terminates because there is room.
         loop {
@@ -177,7 +177,7 @@ impl Index {
 
     /// Removes a counter whose key has the given digest.
     #[inline(always)]
-    pub(super) fn remove(&mut self, counter: usize, digest: impl FnOnce() -> u64) {
+    pub(crate) fn remove(&mut self, counter: usize, digest: impl FnOnce() -> u64) {
         let place = self.places.get(counter);
         self.tags.as_flattened_mut()[place / 2] = 0;
         if !place.is_multiple_of(2) {
@@ -201,32 +201,32 @@ impl Index {
 
     /// Whether a counter is in its home line.
     #[inline(always)]
-    pub(super) fn is_home(&self, counter: usize) -> bool {
+    pub(crate) fn is_home(&self, counter: usize) -> bool {
         self.places.get(counter).is_multiple_of(2)
     }
 
     /// Changes the number of a counter to one that is not in use.
     #[inline(always)]
-    pub(super) fn renumber(&mut self, counter: usize, number: usize) {
+    pub(crate) fn renumber(&mut self, counter: usize, number: usize) {
         let place = self.places.get(counter);
         self.numbers.set(place / 2, number);
         self.places.set(number, place);
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.tags.fill([0; PLACES]);
         self.untracked = 0;
     }
 
     /// The value of `WIDE` for [`Self::lines`].
     #[inline(always)]
-    pub(super) fn is_wide(&self) -> bool {
+    pub(crate) fn is_wide(&self) -> bool {
         self.numbers.is_wide()
     }
 
     /// A view of the lines for branch-free loops.
     #[inline(always)]
-    pub(super) fn lines<const WIDE: bool>(&mut self) -> Lines<'_, WIDE> {
+    pub(crate) fn lines<const WIDE: bool>(&mut self) -> Lines<'_, WIDE> {
         let tags = self.tags.as_flattened_mut();
         let numbers = self.numbers.view(tags.len());
         let places = self.places.view(self.places.len());
@@ -248,7 +248,7 @@ fn tag(digest: u64) -> u8 {
 }
 
 /// A view of an [`Index`] for loops that branch only in rare cases.
-pub(super) struct Lines<'a, const WIDE: bool> {
+pub(crate) struct Lines<'a, const WIDE: bool> {
     tags: &'a mut [u8],
     numbers: ColumnMut<'a, WIDE>,
     places: ColumnMut<'a, WIDE>,
@@ -258,7 +258,7 @@ pub(super) struct Lines<'a, const WIDE: bool> {
 
 /// The result of probing the home line of a digest.
 #[derive(Clone, Copy)]
-pub(super) struct Probe {
+pub(crate) struct Probe {
     /// First place of the line.
     start: usize,
     tag: u8,
@@ -269,14 +269,14 @@ pub(super) struct Probe {
 impl Probe {
     /// Whether the line may hold the digest: at least one tag matches.
     #[inline(always)]
-    pub(super) fn is_match(&self) -> bool {
+    pub(crate) fn is_match(&self) -> bool {
         self.same != 0
     }
 
     /// Whether no other counter than that of [`Lines::first`] can match, and the line has room.
     #[inline(always)]
     #[expect(clippy::needless_bitwise_bool, reason = "avoids a branch")]
-    pub(super) fn is_decided(&self) -> bool {
+    pub(crate) fn is_decided(&self) -> bool {
         (self.same & self.same.wrapping_sub(1) == 0) & (self.empty & 1 != 0) & (self.empty > 1)
     }
 
@@ -290,7 +290,7 @@ impl Probe {
 impl<const WIDE: bool> Lines<'_, WIDE> {
     /// Probes the home line of a digest.
     #[inline(always)]
-    pub(super) fn probe(&self, digest: u64) -> Probe {
+    pub(crate) fn probe(&self, digest: u64) -> Probe {
         let (start, tag) = (line(digest, self.dummy / PLACES) * PLACES, tag(digest));
         let tags = self.tags[start..].first_chunk().unwrap_or(&[0; PLACES]);
         let (same, empty) = (equal_in_line(tags, tag) & USABLE, equal_in_line(tags, 0));
@@ -299,25 +299,25 @@ impl<const WIDE: bool> Lines<'_, WIDE> {
 
     /// The first counter whose tag matches, or 0.
     #[inline(always)]
-    pub(super) fn first(&self, probe: &Probe) -> usize {
+    pub(crate) fn first(&self, probe: &Probe) -> usize {
         select_unpredictable(probe.is_match(), self.numbers.get(probe.place(probe.same)), 0)
     }
 
     /// Whether [`Self::release`] can remove a counter: it is in its home line.
     #[inline(always)]
-    pub(super) fn can_release(&self, counter: usize) -> bool {
+    pub(crate) fn can_release(&self, counter: usize) -> bool {
         self.places.get(counter).is_multiple_of(2)
     }
 
     /// Removes a counter from its place, or changes nothing if `keep`.
     #[inline(always)]
-    pub(super) fn release(&mut self, counter: usize, keep: bool) {
+    pub(crate) fn release(&mut self, counter: usize, keep: bool) {
         self.tags[select_unpredictable(keep, self.dummy, self.places.get(counter) / 2)] = 0;
     }
 
     /// Puts a free counter into the probed line, or changes nothing if it `is_there` already.
     #[inline(always)]
-    pub(super) fn assign(&mut self, probe: &Probe, counter: usize, is_there: bool) {
+    pub(crate) fn assign(&mut self, probe: &Probe, counter: usize, is_there: bool) {
         let place = probe.place(select_unpredictable(is_there, probe.same, probe.empty & USABLE));
         // Not stored if unchanged: a load that soon follows the store would be delayed.
         self.tags[select_unpredictable(is_there, self.dummy, place)] = probe.tag;
@@ -327,44 +327,44 @@ impl<const WIDE: bool> Lines<'_, WIDE> {
 }
 
 /// A column of numbers of 16 bits, or of 32 if it is wide. Memory in bytes: 2 or 4 per number.
-pub(super) struct Column {
+pub(crate) struct Column {
     low: Zeroed<u16>,
     /// Upper halves; empty unless the column is wide.
     high: Zeroed<u16>,
 }
 
 impl Column {
-    pub(super) const fn memory_bytes(len: usize, wide: bool) -> usize {
+    pub(crate) const fn memory_bytes(len: usize, wide: bool) -> usize {
         len * if wide { 4 } else { 2 }
     }
 
-    pub(super) fn new(len: usize, wide: bool, memory: &Memory) -> Result<Self, BuildError> {
+    pub(crate) fn new(len: usize, wide: bool, memory: &Memory) -> Result<Self, BuildError> {
         Ok(Self { low: memory.zeroed(len)?, high: memory.zeroed(if wide { len } else { 0 })? })
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.low.len()
     }
 
     #[inline(always)]
-    pub(super) fn is_wide(&self) -> bool {
+    pub(crate) fn is_wide(&self) -> bool {
         !self.high.is_empty()
     }
 
     #[inline(always)]
-    pub(super) fn prefetch(&self, at: usize) {
+    pub(crate) fn prefetch(&self, at: usize) {
         prefetch(&self.low, at);
         prefetch(&self.high, at);
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, at: usize) -> usize {
+    pub(crate) fn get(&self, at: usize) -> usize {
         let high = self.high.get(at).map_or(0, |&high| usize::from(high) << 16);
         usize::from(self.low[at]) | high
     }
 
     #[inline(always)]
-    pub(super) fn set(&mut self, at: usize, number: usize) {
+    pub(crate) fn set(&mut self, at: usize, number: usize) {
         self.low[at] = number as u16;
         if let Some(high) = self.high.get_mut(at) {
             *high = (number >> 16) as u16;
@@ -373,27 +373,27 @@ impl Column {
 
     /// A view of the first `len` numbers; `WIDE` must be [`Self::is_wide`].
     #[inline(always)]
-    pub(super) fn view<const WIDE: bool>(&mut self, len: usize) -> ColumnMut<'_, WIDE> {
+    pub(crate) fn view<const WIDE: bool>(&mut self, len: usize) -> ColumnMut<'_, WIDE> {
         let high = if WIDE { &mut self.high[..len] } else { &mut [] };
         ColumnMut { low: &mut self.low[..len], high }
     }
 }
 
 /// A view of a column whose width is known at compile time.
-pub(super) struct ColumnMut<'a, const WIDE: bool> {
+pub(crate) struct ColumnMut<'a, const WIDE: bool> {
     low: &'a mut [u16],
     high: &'a mut [u16],
 }
 
 impl<const WIDE: bool> ColumnMut<'_, WIDE> {
     #[inline(always)]
-    pub(super) fn get(&self, at: usize) -> usize {
+    pub(crate) fn get(&self, at: usize) -> usize {
         let high = if WIDE { usize::from(self.high[at]) << 16 } else { 0 };
         usize::from(self.low[at]) | high
     }
 
     #[inline(always)]
-    pub(super) fn set(&mut self, at: usize, number: usize) {
+    pub(crate) fn set(&mut self, at: usize, number: usize) {
         self.low[at] = number as u16;
         if WIDE {
             self.high[at] = (number >> 16) as u16;
@@ -402,7 +402,7 @@ impl<const WIDE: bool> ColumnMut<'_, WIDE> {
 }
 
 /// Counters behind an [`Index`] that count common packets without branches.
-pub(super) trait BranchFree<K: Copy, C: Copy> {
+pub(crate) trait BranchFree<K: Copy, C: Copy> {
     fn index(&self) -> &Index;
 
     /// Adds the weights of the rows without branches, up to the first row that needs one; returns
