@@ -43,23 +43,23 @@ const fn capacity(k: u64) -> usize {
 
 /// A key, ordered by its canonical bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct InOrder<K>(K);
+struct OrderedKey<K>(K);
 
-impl<K: FlowKey> Ord for InOrder<K> {
+impl<K: FlowKey> Ord for OrderedKey<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         // A shorter key is padded with zeros.
         self.0.canonical(K::BYTES).cmp(other.0.canonical(K::BYTES))
     }
 }
 
-impl<K: FlowKey> PartialOrd for InOrder<K> {
+impl<K: FlowKey> PartialOrd for OrderedKey<K> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// Serialized with the length of the longest key; [`with_items`] cuts the padding off.
-impl<K: FlowKey> KllValue for InOrder<K> {
+impl<K: FlowKey> KllValue for OrderedKey<K> {
     const MIN_SERIALIZED_SIZE: usize = K::BYTES;
 
     fn serialized_size(_: &Self) -> usize {
@@ -80,7 +80,7 @@ impl<K: FlowKey> KllValue for InOrder<K> {
 
 /// A sketch of keys or of numbers.
 enum Sketch<K> {
-    Keys(KllSketch<InOrder<K>>),
+    Keys(KllSketch<OrderedKey<K>>),
     Numbers(KllSketch<KllFloat<f64>>),
 }
 
@@ -299,7 +299,7 @@ impl<K: FlowKey> Ingest<K> for QuantileSketch<K> {
         match &mut self.sketch {
             Sketch::Keys(sketch) => {
                 for (&key, &packets) in batch.keys().iter().zip(packets) {
-                    (0..packets).for_each(|_| sketch.update(InOrder(key)));
+                    (0..packets).for_each(|_| sketch.update(OrderedKey(key)));
                 }
             }
             Sketch::Numbers(sketch) if self.of == QuantileOf::PacketBytes => {

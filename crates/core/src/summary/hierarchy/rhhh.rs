@@ -79,14 +79,14 @@ impl Describe for Rhhh {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
-            Measure::Packets => Box::new(Drawn::<K, u32>::new(options)?),
-            Measure::Bytes => Box::new(Drawn::<K, u64>::new(options)?),
+            Measure::Packets => Box::new(SampledNodes::<K, u32>::new(options)?),
+            Measure::Bytes => Box::new(SampledNodes::<K, u64>::new(options)?),
         })
     }
 }
 
 /// The nodes, for the measure that `C` counts, and the die.
-struct Drawn<K: FlowKey, C: Monitored> {
+struct SampledNodes<K: FlowKey, C: Monitored> {
     lattice: Lattice<K, C>,
     sides: u64,
     sampler: Sampler,
@@ -95,7 +95,7 @@ struct Drawn<K: FlowKey, C: Monitored> {
     largest: u64,
 }
 
-impl<K: FlowKey, C: Monitored> Drawn<K, C> {
+impl<K: FlowKey, C: Monitored> SampledNodes<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let lattice = Lattice::new("rhhh", options)?;
         let nodes = lattice.len() as u64;
@@ -129,7 +129,7 @@ impl<K: FlowKey, C: Monitored> Drawn<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
+impl<K: FlowKey, C: Monitored> Ingest<K> for SampledNodes<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let (keys, weights) = (batch.keys(), C::column(batch));
         for weight in weights {
@@ -171,7 +171,7 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> Summary<K> for Drawn<K, C> {
+impl<K: FlowKey, C: Monitored> Summary<K> for SampledNodes<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -216,7 +216,7 @@ impl<K: FlowKey, C: Monitored> Summary<K> for Drawn<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> Drawn<K, C> {
+impl<K: FlowKey, C: Monitored> SampledNodes<K, C> {
     /// Scales a weight at one node to all packets.
     fn scaled_size(&self, Size { packets, bytes }: Size) -> Size {
         let all = |counted: u64| counted.saturating_mul(self.sides);
@@ -224,7 +224,7 @@ impl<K: FlowKey, C: Monitored> Drawn<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> Answers for Drawn<K, C> {
+impl<K: FlowKey, C: Monitored> Answers for SampledNodes<K, C> {
     fn untracked(&self) -> Size {
         self.scaled_size(self.lattice.untracked())
     }
@@ -242,13 +242,13 @@ impl<K: FlowKey, C: Monitored> Answers for Drawn<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> SizeQuery for Drawn<K, C> {
+impl<K: FlowKey, C: Monitored> SizeQuery for SampledNodes<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         self.lattice.size(key, |counted| self.widened(counted))
     }
 }
 
-impl<K: FlowKey, C: Monitored> Candidates for Drawn<K, C> {
+impl<K: FlowKey, C: Monitored> Candidates for SampledNodes<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         self.lattice.candidates(|counted| self.widened(counted), visit);
     }
@@ -258,7 +258,7 @@ impl<K: FlowKey, C: Monitored> Candidates for Drawn<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> Prefixes for Drawn<K, C> {
+impl<K: FlowKey, C: Monitored> Prefixes for SampledNodes<K, C> {
     fn measure(&self) -> Measure {
         C::MEASURE
     }
