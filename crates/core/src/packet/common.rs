@@ -1,12 +1,12 @@
-//! Common frames, which the kernel reads in one look: TCP or UDP in IPv4 without options, or in IPv6
-//! without extension headers, in Ethernet with at most one VLAN tag.
+//! Common frames, whose headers the kernel crate reads at once: TCP or UDP in IPv4 without options,
+//! or in IPv6 without extension headers, in Ethernet with at most one VLAN tag.
 
 use flowgauge_kernel::{ReadHeaders, Tuple};
 
-use super::{Headers, Ip, LinkType, Ports, tunnel, vlan};
+use super::{Headers, Ip, LinkType, Ports, ethernet, tunnel};
 
-/// The packet, if the frame is a common one, and no tunnel where `inner` is set. `None` says nothing
-/// about the frame.
+/// The headers of a common frame. Where `inner` is set, tunnels are not common. `None` implies
+/// nothing about the frame.
 #[inline(always)]
 pub(super) fn packet(
     headers: impl ReadHeaders,
@@ -28,8 +28,8 @@ pub(crate) trait Version<const N: usize>: Copy {
     /// The five-tuple of a common packet.
     fn read(self, frame: &[u8]) -> Option<Tuple<N>>;
 
-    /// Reads the first frames, as far as they are common packets and there is room for what `of` makes
-    /// of their five-tuples; returns how many.
+    /// Reads common packets from the first frames, writes `of` of each five-tuple to `to`, and
+    /// stops at the first other frame or when `to` is full. Returns the number read.
     #[inline(always)]
     #[cfg_attr(test, expect(dead_code, reason = "lanes, which unit tests leave out, use it"))]
     fn read_all<T>(self, frames: &[&[u8]], to: &mut [T], of: impl Fn(&Tuple<N>) -> T) -> usize {
@@ -43,7 +43,7 @@ pub(crate) trait Version<const N: usize>: Copy {
     }
 }
 
-/// IPv4; no tunnel where `inner` is set.
+/// IPv4, without tunnels where `inner` is set.
 #[derive(Clone, Copy)]
 pub(crate) struct V4<H> {
     pub(crate) headers: H,
@@ -55,7 +55,7 @@ impl<H: ReadHeaders> Version<8> for V4<H> {
     fn read(self, frame: &[u8]) -> Option<Tuple<8>> {
         let headers = self.headers;
         let untagged = headers.v4(frame);
-        let tuple = untagged.or_else(|| headers.v4(vlan::behind_tag(frame)?))?;
+        let tuple = untagged.or_else(|| headers.v4(ethernet::behind_tag(frame)?))?;
         is_plain(&tuple, self.inner).then_some(tuple)
     }
 
@@ -81,7 +81,7 @@ impl<H: ReadHeaders> Version<8> for V4<H> {
     }
 }
 
-/// IPv6; no tunnel where `inner` is set.
+/// IPv6, without tunnels where `inner` is set.
 #[derive(Clone, Copy)]
 pub(crate) struct V6<H> {
     pub(crate) headers: H,
@@ -93,12 +93,12 @@ impl<H: ReadHeaders> Version<32> for V6<H> {
     fn read(self, frame: &[u8]) -> Option<Tuple<32>> {
         let headers = self.headers;
         let untagged = headers.v6(frame);
-        let tuple = untagged.or_else(|| headers.v6(vlan::behind_tag(frame)?))?;
+        let tuple = untagged.or_else(|| headers.v6(ethernet::behind_tag(frame)?))?;
         is_plain(&tuple, self.inner).then_some(tuple)
     }
 }
 
-/// Whether it is no tunnel, or one that is not followed.
+/// Whether the packet is no tunnel, or tunnels are not followed.
 #[inline(always)]
 fn is_plain<const N: usize>(tuple: &Tuple<N>, inner: bool) -> bool {
     !(inner && tunnel::may_be(&Ip::from(*tuple)))

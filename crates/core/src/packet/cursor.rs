@@ -1,19 +1,19 @@
-//! A place in a frame: the only code that touches its bytes.
+//! A position in a frame. No other code of the parser touches the frame's bytes.
 
 use super::{Fault, Layer, MAX_NESTED, Malformed};
 
-/// Where the next header starts, and how far it may reach.
+/// The start of the next header, and the end of the packet.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
     /// The captured bytes, all of them.
     frame: &'a [u8],
     /// Where the next header starts.
     pub(super) at: usize,
-    /// Where the packet ends by the lengths read so far; often beyond the captured bytes.
+    /// The end of the packet by the length fields read so far; often beyond the captured bytes.
     end: usize,
-    /// Nested headers so far.
+    /// Number of nested headers so far.
     nested: u8,
-    /// Whether this is the middle of a packet: no header starts in a non-first fragment.
+    /// Whether the cursor is in a non-first fragment, in which no header starts.
     pub(super) fragment: bool,
 }
 
@@ -22,7 +22,7 @@ impl<'a> Cursor<'a> {
         Self { frame, at: 0, end: usize::MAX, nested: 0, fragment: false }
     }
 
-    /// The next `N` bytes, which belong to a header of `layer`.
+    /// Returns the next `N` bytes, which belong to a header of `layer`.
     #[inline]
     pub(super) fn peek<const N: usize>(&self, layer: Layer) -> Result<&'a [u8; N], Malformed> {
         match self.frame.get(self.at..).and_then(<[u8]>::first_chunk) {
@@ -62,12 +62,13 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The header that starts here contradicts itself.
+    /// The error for a header that starts here and contradicts itself.
     pub(super) fn contradiction(&self, layer: Layer) -> Malformed {
         Malformed { layer, offset: self.at as u32, fault: Fault::Contradiction }
     }
 
-    /// Why `length` bytes cannot be read: a length field says so, or else they were not captured.
+    /// Why `length` bytes cannot be read: a length field ends the packet before, or they were not
+    /// captured.
     #[cold]
     fn short(&self, length: usize, layer: Layer) -> Malformed {
         let contradicts = self.at + length > self.end;

@@ -1,24 +1,26 @@
-//! What a frame says beside its five-tuple: VLAN, MAC addresses and TCP flags.
+//! Fields of a frame besides the five-tuple: VLAN, MAC addresses and TCP flags.
 
-use super::{Frame, LinkType, Transport, Tunnels, parse_transport, vlan};
+use super::ip::FRAGMENT_OFFSET;
+use super::{Frame, LinkType, Transport, Tunnels, ethernet, parse_transport};
 
-/// Fields of a packet that are not in its five-tuple; zeros where the frame lacks them.
+/// Fields of a frame besides the five-tuple; zero where the frame lacks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// The source MAC address of the frame, then the destination's.
+    /// Source MAC address, then destination MAC address.
     pub macs: [u8; 12],
     /// The VLAN ID of the outermost tag.
     pub vlan: u16,
-    /// The flags of TCP, from CWR in the highest bit to FIN in the lowest: of the packet that `tunnels`
-    /// says.
+    /// TCP flags, from CWR in the highest bit to FIN in the lowest, of the outer or inner packet as
+    /// chosen by `tunnels`.
     pub tcp_flags: u8,
 }
 
 impl Extras {
-    /// Reads those of a frame: both MAC addresses and the VLAN of Ethernet, and the sender's MAC address
-    /// of Linux cooked captures.
+    /// Reads the extras of a frame: the VLAN and both MAC addresses of Ethernet, or the sender's
+    /// MAC address of a Linux cooked capture.
     ///
-    /// Cost: some 3 ns for TCP and UDP in IPv4 without options in Ethernet; a parse for other packets.
+    /// Cost: about 3 ns for TCP and UDP in IPv4 without options in Ethernet; a parse for other
+    /// packets.
     pub fn read(frame: &Frame<'_>, tunnels: Tunnels) -> Self {
         let (bytes, mut extras) = (frame.bytes, Self::default());
         match frame.link {
@@ -28,7 +30,7 @@ impl Extras {
                     extras.macs[..6].copy_from_slice(source);
                     extras.macs[6..].copy_from_slice(destination);
                 }
-                extras.vlan = vlan::id(bytes).unwrap_or(0);
+                extras.vlan = ethernet::vlan_id(bytes).unwrap_or(0);
             }
             LinkType::LINUX_SLL => extras.set_source(bytes.get(4..6), bytes.get(6..12)),
             LinkType::LINUX_SLL2 => extras.set_source(bytes.get(11..12), bytes.get(12..18)),
@@ -38,14 +40,14 @@ impl Extras {
         extras
     }
 
-    /// Takes an address whose length, in bytes, is that of a MAC address.
+    /// Takes the address if its length is that of a MAC address.
     fn set_source(&mut self, length: Option<&[u8]>, address: Option<&[u8]>) {
         if let (Some([.., 6]), Some(address)) = (length, address) {
             self.macs[..6].copy_from_slice(address);
         }
     }
 
-    /// Those of the same packet, if it went the other way.
+    /// The extras of the same packet in the opposite direction.
     #[must_use]
     pub fn reversed(mut self) -> Self {
         self.macs.rotate_left(6);
@@ -53,9 +55,9 @@ impl Extras {
     }
 }
 
-/// The flags of TCP of the packet that `tunnels` says; 0 without TCP.
+/// The TCP flags of the outer or inner packet, as chosen by `tunnels`; 0 without TCP.
 ///
-/// Cost: as [`Extras::read`].
+/// Cost: that of [`Extras::read`].
 #[inline]
 pub fn tcp_flags(frame: &Frame<'_>, tunnels: Tunnels) -> u8 {
     common_flags(frame, tunnels).unwrap_or_else(|| match parse_transport(frame, tunnels) {
@@ -64,17 +66,14 @@ pub fn tcp_flags(frame: &Frame<'_>, tunnels: Tunnels) -> u8 {
     })
 }
 
-/// The part of flags and fragment offset that is zero in a whole packet or a first fragment.
-const FRAGMENT_OFFSET: u16 = 0x1fff;
-
-/// The flags of a packet that needs no parse: TCP or UDP in IPv4 without options, in Ethernet with at most
-/// one tag. UDP may be a tunnel.
+/// The TCP flags of a frame that needs no full parse: TCP or UDP in IPv4 without options, in
+/// Ethernet with at most one VLAN tag. UDP may be a tunnel.
 #[inline]
 fn common_flags(frame: &Frame<'_>, tunnels: Tunnels) -> Option<u8> {
     if frame.link != LinkType::ETHERNET {
         return None;
     }
-    let bytes = vlan::behind_tag(frame.bytes).unwrap_or(frame.bytes);
+    let bytes = ethernet::behind_tag(frame.bytes).unwrap_or(frame.bytes);
     match bytes.first_chunk::<34>()? {
         [
             ..,
@@ -117,7 +116,7 @@ mod tests {
         Frame { bytes, wire: 100, link, time_ns: 0 }
     }
 
-    /// The short way to the flags must find what a parse finds, whatever the bytes.
+    /// The reader of common frames must find the flags that the full parser finds, for any bytes.
     #[test]
     fn common_flags_agree_with_a_parse() {
         let mut state = 7_u64;

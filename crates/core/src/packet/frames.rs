@@ -1,24 +1,24 @@
-//! Frames in columns, as they travel from sources to lanes.
+//! Frames in columns, as sources pass them on.
 
 use std::ops::Range;
 
 use super::LinkType;
 
-/// A frame as a source hands it out: the captured bytes and what its record says of it.
+/// A captured frame with its length on the wire, link type and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// The captured bytes; nothing reads behind them.
+    /// The captured bytes; nothing reads beyond them.
     pub bytes: &'a [u8],
     /// Bytes on the wire.
     pub wire: u32,
-    /// Link type of the first bytes.
+    /// The link type.
     pub link: LinkType,
     /// Nanoseconds since the UNIX epoch.
     pub time_ns: i64,
 }
 
-/// Frames in the order of their arrival, in columns of equal length, which whole vectors of lengths and
-/// times are copied from.
+/// Frames in the order of their arrival, in columns of equal length, so that lengths and times are
+/// copied in whole vectors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frames<'a> {
     bytes: &'a [&'a [u8]],
@@ -28,10 +28,10 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Frames of these captured bytes, bytes on the wire, link types and times.
+    /// Frames from columns of captured bytes, lengths on the wire, link types and times.
     ///
     /// # Panics
-    /// When the columns are not of equal length.
+    /// When the columns differ in length.
     #[inline]
     pub fn new(
         bytes: &'a [&'a [u8]],
@@ -45,53 +45,53 @@ impl<'a> Frames<'a> {
         Self { bytes, wires, links, times_ns }
     }
 
-    /// How many there are.
+    /// The number of frames.
     #[inline(always)]
     pub fn len(self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no frame.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The frame at a place.
+    /// The frame at an index.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is no such frame.
     #[inline(always)]
-    pub fn at(self, place: usize) -> Frame<'a> {
+    pub fn at(self, index: usize) -> Frame<'a> {
         Frame {
-            bytes: self.bytes[place],
-            wire: self.wires[place],
-            link: self.links[place],
-            time_ns: self.times_ns[place],
+            bytes: self.bytes[index],
+            wire: self.wires[index],
+            link: self.links[index],
+            time_ns: self.times_ns[index],
         }
     }
 
-    /// The frames at these places.
+    /// The frames in a range.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// When the range exceeds the frames.
     #[inline(always)]
     #[must_use]
-    pub fn part(self, places: Range<usize>) -> Self {
+    pub fn part(self, range: Range<usize>) -> Self {
         Self {
-            bytes: &self.bytes[places.clone()],
-            wires: &self.wires[places.clone()],
-            links: &self.links[places.clone()],
-            times_ns: &self.times_ns[places],
+            bytes: &self.bytes[range.clone()],
+            wires: &self.wires[range.clone()],
+            links: &self.links[range.clone()],
+            times_ns: &self.times_ns[range],
         }
     }
 
-    /// The frames one by one.
+    /// Iterates over the frames.
     pub fn iter(self) -> impl Iterator<Item = Frame<'a>> {
-        (0..self.len()).map(move |place| self.at(place))
+        (0..self.len()).map(move |index| self.at(index))
     }
 
-    /// The frames, so many at a time; the last ones may be fewer.
+    /// Iterates over chunks of `most` frames; the last chunk may be shorter.
     ///
     /// # Panics
     /// When `most` is 0.
@@ -100,30 +100,30 @@ impl<'a> Frames<'a> {
         (0..all).step_by(most).map(move |first| self.part(first..all.min(first + most)))
     }
 
-    /// The captured bytes of each.
+    /// The captured bytes of each frame.
     #[inline(always)]
     pub fn bytes(self) -> &'a [&'a [u8]] {
         self.bytes
     }
 
-    /// The bytes of each on the wire.
+    /// The length of each frame on the wire, in bytes.
     #[inline(always)]
     pub fn wires(self) -> &'a [u32] {
         self.wires
     }
 
-    /// Their times, in nanoseconds since the UNIX epoch.
+    /// The time of each frame, in nanoseconds since the UNIX epoch.
     #[inline(always)]
     pub fn times_ns(self) -> &'a [i64] {
         self.times_ns
     }
 
-    /// How many of the first frames are of Ethernet.
+    /// The number of leading Ethernet frames.
     #[inline(always)]
     #[cfg_attr(test, expect(dead_code, reason = "lanes, which unit tests leave out, use it"))]
     pub(crate) fn ethernet(self) -> usize {
         let other = |link: &LinkType| link.0 ^ LinkType::ETHERNET.0;
-        // Mostly all of them are, which vectors tell.
+        // Usually all are Ethernet; this check is vectorized.
         match self.links.iter().fold(0, |all, link| all | other(link)) {
             0 => self.len(),
             _ => self.links.iter().take_while(|link| other(link) == 0).count(),
@@ -131,7 +131,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Frames in columns, for callers that keep them.
+/// Frames in owned columns, for callers that collect them.
 #[derive(Clone, Debug, Default)]
 pub struct FrameColumns<'a> {
     bytes: Vec<&'a [u8]>,

@@ -1,70 +1,56 @@
-//! Bytes to headers: a total parser that never fails, never reads past what was captured, and
-//! says how far it got.
+//! Headers of captured frames: a total parser that never fails, never reads beyond the captured
+//! bytes, and reports how far it got.
 
 pub(crate) mod common;
-mod cooked;
-mod counts;
 mod cursor;
 mod ethernet;
 mod extras;
 mod frames;
-mod hdlc;
-mod ipv4;
-mod ipv6;
+mod ip;
 mod link;
-mod llc;
-mod loopback;
-mod mpls;
-mod network;
-mod nflog;
 mod parse;
-mod ppp;
-mod radiotap;
-mod transport;
 mod tunnel;
-mod vlan;
-mod wifi;
 
-pub use counts::KeylessCounts;
 pub use extras::{Extras, tcp_flags};
 pub use frames::{Frame, FrameColumns, Frames};
+pub use ip::{Transport, has_ports};
 pub use link::LinkType;
 pub use parse::{Tunnels, parse, parse_inner, parse_transport};
-pub use transport::{Transport, has_ports};
 
-/// Nested headers that are followed: VLAN tags, MPLS labels, `FabricPath`, PPI, IPv6 extension headers,
-/// tunnels and the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].
+/// Maximum number of nested headers: VLAN tags, MPLS labels, `FabricPath`, PPI, IPv6 extension
+/// headers, tunnels and GTP-U extension headers, counted together. One more is a
+/// [`Fault::Contradiction`].
 pub const MAX_NESTED: u8 = 16;
 
-/// What a frame's headers say, as far as they could be read.
+/// The headers of a frame, as far as they could be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
     /// An IPv4 packet.
     V4(Ip<8>),
     /// An IPv6 packet.
     V6(Ip<32>),
-    /// A sound frame without an IP header that this parser follows.
+    /// A sound frame without an IP header that the parser follows.
     NoKey(NoKey),
-    /// A frame of a link type that this parser does not read: of this type itself, or behind PPI.
+    /// A frame of a link type that the parser does not read, on its own or behind PPI.
     Unread(LinkType),
-    /// Bytes that end before the IP header does, or that contradict themselves.
+    /// A frame that ends before its IP header does, or that contradicts itself.
     Malformed(Malformed),
 }
 
-/// The fields of an IP packet that keys are made from. `N` is the size of both addresses.
+/// The five-tuple fields of an IP packet. `N` is the number of bytes of both addresses together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip<const N: usize> {
     /// Source address, then destination address, in network order.
     pub addresses: [u8; N],
-    /// The protocol of IPv4; of IPv6 the first header that is not an extension, or the extension
-    /// that could not be read where the ports are [`Ports::Unreached`].
+    /// The protocol of IPv4. For IPv6, the first header that is not an extension header, or the
+    /// extension header that could not be read where the ports are [`Ports::Unreached`].
     pub protocol: u8,
-    /// Source and destination port, where there are any.
+    /// Source and destination port.
     pub ports: Ports,
 }
 
 impl<const N: usize> Ip<N> {
-    /// The packet that answers this one.
+    /// The packet of the opposite direction: addresses and ports exchanged.
     #[must_use]
     pub fn reversed(mut self) -> Self {
         self.addresses.rotate_left(N / 2);
@@ -84,36 +70,38 @@ pub enum Ports {
     Absent,
     /// The protocol has ports, but the bytes end before them or contradict themselves.
     Malformed(Malformed),
-    /// An extension header of IPv6 is malformed, so that not even the protocol is known.
+    /// An IPv6 extension header is malformed, so even the protocol is unknown.
     Unreached(Malformed),
 }
 
 /// Why a sound frame has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NoKey {
-    /// A link type that this parser does not read.
+    /// A link type that the parser does not read.
     LinkType,
     /// ARP or RARP.
     Arp,
-    /// LLC (SNAP included) that carries something else than IP.
+    /// LLC (including SNAP) with a payload other than IP.
     Llc,
-    /// `PPPoE` that sets up or ends a session.
+    /// A `PPPoE` discovery packet, which sets up or ends a session.
     Pppoe,
-    /// PPP, in a session of `PPPoE` or without, that carries something else than IP.
+    /// PPP, with or without `PPPoE`, with a payload other than IP.
     Ppp,
-    /// An 802.11 frame without data: management, control, or of no payload.
+    /// An 802.11 frame without data: management, control, or an empty payload.
     WifiControl,
     /// An encrypted 802.11 frame.
     WifiProtected,
-    /// An 802.11 frame that is not one packet: a later fragment, or several packets.
+    /// An 802.11 frame that is not one packet: a later fragment, or an aggregate of several
+    /// packets.
     WifiParts,
     /// `MACsec`.
     Macsec,
-    /// MPLS that carries something else than IP.
+    /// MPLS with a payload other than IP.
     Mpls,
     /// Any other protocol above the link layer.
     OtherProtocol,
-    /// Headers that a program read, without a field of the key: VLAN, MAC addresses or TCP flags.
+    /// Headers that a program parsed itself, without a field that the key needs: VLAN, MAC
+    /// addresses or TCP flags.
     NoFrame,
 }
 
@@ -135,7 +123,7 @@ impl NoKey {
     ];
 }
 
-/// Where and why the bytes of a packet are not sound.
+/// Where and why a packet is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// The layer whose header could not be read.
@@ -149,8 +137,8 @@ pub struct Malformed {
 /// A layer of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
-    /// Ethernet, 802.11 and what stands in front of it, LLC, Cisco HDLC, Linux cooked, NFLOG, null,
-    /// loopback, or raw IP that is of no version.
+    /// Ethernet, 802.11 with radiotap or PPI, LLC, Cisco HDLC, Linux cooked, NFLOG, null, loopback,
+    /// or raw IP of an unknown version.
     Link,
     /// VLAN or `QinQ`.
     Vlan,
@@ -188,11 +176,92 @@ pub enum Fault {
     /// The captured bytes end before the header does.
     Cut,
     /// The header contradicts itself: a wrong version, IHL below 5, a length that ends too early,
-    /// more than [`MAX_NESTED`] headers in each other.
+    /// more than [`MAX_NESTED`] nested headers.
     Contradiction,
 }
 
 impl Fault {
     /// Every fault.
     pub const ALL: [Self; 2] = [Self::Cut, Self::Contradiction];
+}
+
+/// Numbers of packets without a key, by reason. Its size is fixed, so counting never allocates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeylessCounts {
+    malformed: [[u64; Fault::ALL.len()]; Layer::ALL.len()],
+    no_key: [u64; NoKey::ALL.len()],
+    unread: Option<LinkType>,
+}
+
+impl KeylessCounts {
+    /// Counts a malformed packet.
+    #[cold]
+    pub fn count_malformed(&mut self, malformed: Malformed) {
+        *self.malformed_mut(malformed.layer, malformed.fault) += 1;
+    }
+
+    /// The number of malformed packets with this layer and fault.
+    pub fn malformed_mut(&mut self, layer: Layer, fault: Fault) -> &mut u64 {
+        &mut self.malformed[layer as usize][fault as usize]
+    }
+
+    /// Counts a sound packet without a key.
+    #[cold]
+    pub fn count_no_key(&mut self, reason: NoKey) {
+        *self.no_key_mut(reason) += 1;
+    }
+
+    /// Counts a packet of a link type that the parser does not read.
+    #[cold]
+    pub fn count_unread(&mut self, link: LinkType) {
+        *self.no_key_mut(NoKey::LinkType) += 1;
+        self.unread = least(self.unread, Some(link));
+    }
+
+    /// The lowest-numbered link type that the parser met and does not read.
+    pub fn unread(&self) -> Option<LinkType> {
+        self.unread
+    }
+
+    /// The number of sound packets without a key for this reason.
+    pub fn no_key_mut(&mut self, reason: NoKey) -> &mut u64 {
+        &mut self.no_key[reason as usize]
+    }
+
+    /// The number of all malformed packets.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.iter().flatten().sum()
+    }
+
+    /// The number of all sound packets without a key.
+    pub fn no_key(&self) -> u64 {
+        self.no_key.iter().sum()
+    }
+
+    /// Malformed packets by layer and fault, in the order of the enums; without zero counts.
+    pub fn malformed_reasons(&self) -> impl Iterator<Item = (Layer, Fault, u64)> {
+        let of = |layer: Layer| {
+            Fault::ALL.map(|fault| (layer, fault, self.malformed[layer as usize][fault as usize]))
+        };
+        Layer::ALL.into_iter().flat_map(of).filter(|(.., packets)| *packets > 0)
+    }
+
+    /// Sound packets without a key by reason, in the order of the enum; without zero counts.
+    pub fn no_key_reasons(&self) -> impl Iterator<Item = (NoKey, u64)> {
+        let of = |reason: NoKey| (reason, self.no_key[reason as usize]);
+        NoKey::ALL.into_iter().map(of).filter(|(_, packets)| *packets > 0)
+    }
+
+    /// Adds the counts of other packets.
+    pub fn add(&mut self, other: &Self) {
+        let own = self.malformed.iter_mut().flatten().chain(&mut self.no_key);
+        let others = other.malformed.iter().flatten().chain(&other.no_key);
+        own.zip(others).for_each(|(own, other)| *own += other);
+        self.unread = least(self.unread, other.unread);
+    }
+}
+
+/// The lowest-numbered link type.
+fn least(one: Option<LinkType>, other: Option<LinkType>) -> Option<LinkType> {
+    one.into_iter().chain(other).min_by_key(|link| link.0)
 }

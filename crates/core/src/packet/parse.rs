@@ -1,55 +1,51 @@
-//! The two ways through a frame: to its first IP header, and to its innermost one.
+//! Parsing a frame up to its first IP header, or up to its innermost one.
 
 use flowgauge_kernel::ScalarHeaders;
 
 use super::cursor::Cursor;
-use super::network::Network;
-use super::transport::{self, Transport};
-use super::{
-    Frame, Headers, Layer, LinkType, Malformed, NoKey, common, cooked, ethernet, hdlc, loopback,
-    nflog, ppp, radiotap, tunnel, wifi,
-};
+use super::ip::{Network, Transport};
+use super::{Frame, Headers, LinkType, common, link, tunnel};
 
 /// Reads the captured bytes `frame` up to the ports behind the first IP header.
 ///
-/// Total: any bytes of any link type have an outcome. Once the ports are found, more captured bytes
-/// of the same frame do not change it.
+/// Total: it returns a result for any bytes of any link type. Once the ports are found, more
+/// captured bytes of the same frame do not change the result.
 ///
-/// Cost: a length check and a branch for TCP and UDP in IPv4 without options or IPv6 without extension
-/// headers, in Ethernet with at most one VLAN tag; a call for everything else.
+/// Cost: a length check and a branch for TCP and UDP in IPv4 without options or IPv6 without
+/// extension headers, in Ethernet with at most one VLAN tag; a function call for everything else.
 #[inline]
 pub fn parse(link: LinkType, frame: &[u8]) -> Headers {
     let common = common::packet(ScalarHeaders, link, frame, false);
     common.unwrap_or_else(|| outer(link, frame))
 }
 
-/// Reads the captured bytes `frame` up to the ports behind the innermost IP header: through IP in
-/// IP, GRE, VXLAN, Geneve, GTP-U and Teredo, in any nesting.
+/// Reads the captured bytes `frame` up to the ports behind the innermost IP header, through IP in
+/// IP, GRE, VXLAN, Geneve, GTP-U and Teredo in any nesting.
 ///
-/// A packet that is no tunnel after all (its version or flags say so, it ends before the tunnel
-/// header, it is a non-first fragment), or whose tunnel carries no IP, stands for itself. But where
-/// a tunnel header or what it carries is cut or contradicts itself, the outcome is malformed rather
-/// than the outer packet, for else the key would depend on how much was captured. One such case
-/// stays: UDP that is cut before its ports cannot be told for a tunnel, so the addresses are the
-/// outer ones.
+/// The result is the outer packet where it turns out to be no tunnel (by its version or flags,
+/// because it ends before the tunnel header, or because it is a non-first fragment) and where the
+/// tunnel carries no IP. Where a tunnel header or its payload is cut or contradicts itself, the
+/// result is malformed: returning the outer packet would make the key depend on the capture length.
+/// One exception remains: UDP that is cut before its ports cannot be recognized as a tunnel, so its
+/// addresses are the outer ones.
 ///
-/// Cost: as [`parse`], where neither protocol nor destination port is that of a tunnel.
+/// Cost: that of [`parse`], where neither protocol nor destination port belongs to a tunnel.
 #[inline]
 pub fn parse_inner(link: LinkType, frame: &[u8]) -> Headers {
     let common = common::packet(ScalarHeaders, link, frame, true);
     common.unwrap_or_else(|| innermost(link, frame).0)
 }
 
-/// Which packet of a tunnel is measured, and whose bytes it counts.
+/// Which packet of a tunnel is measured, and how many bytes it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tunnels {
     /// The outer packet.
     #[default]
     Outer,
-    /// The inner packet, by the bytes of the frame.
+    /// The inner packet, with all bytes of the frame.
     Inner,
-    /// The inner packet, by the bytes that the frame would have without the tunnel: those of the frame
-    /// but for what stands from the outer IP header to the inner one.
+    /// The inner packet, with the bytes that the frame would have without the tunnel: all except
+    /// those from the outer IP header up to the inner one.
     InnerBytes,
 }
 
@@ -60,9 +56,9 @@ impl Tunnels {
         self != Self::Outer
     }
 
-    /// Reads a frame; the bytes that its packet counts.
+    /// Reads a frame, and returns its headers and the bytes that its packet counts.
     ///
-    /// Cost: as [`parse`] or [`parse_inner`].
+    /// Cost: that of [`parse`] or [`parse_inner`].
     #[inline]
     pub fn read(self, frame: &Frame<'_>) -> (Headers, u32) {
         let &Frame { bytes, wire, link, .. } = frame;
@@ -79,9 +75,9 @@ impl Tunnels {
     }
 }
 
-/// As [`Tunnels::read`], with what the transport header says beside its ports, where it was captured.
+/// As [`Tunnels::read`], and also returns the TCP flags or the ICMP type, where they were captured.
 ///
-/// Cost: two calls. It is for a few packets of many.
+/// Cost: two function calls. It is meant for a few packets of many.
 pub fn parse_transport(frame: &Frame<'_>, tunnels: Tunnels) -> (Headers, u32, Option<Transport>) {
     let mut cursor = Cursor::new(frame.bytes);
     let (headers, around) = match tunnels {
@@ -90,8 +86,8 @@ pub fn parse_transport(frame: &Frame<'_>, tunnels: Tunnels) -> (Headers, u32, Op
         Tunnels::InnerBytes => to_innermost(frame.link, &mut cursor),
     };
     let transport = match &headers {
-        Headers::V4(ip) => transport::read(&cursor, ip.protocol),
-        Headers::V6(ip) => transport::read(&cursor, ip.protocol),
+        Headers::V4(ip) => Transport::read(&cursor, ip.protocol),
+        Headers::V6(ip) => Transport::read(&cursor, ip.protocol),
         Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => None,
     };
     (headers, frame.wire.saturating_sub(around), transport)
@@ -102,16 +98,16 @@ fn outer(link: LinkType, frame: &[u8]) -> Headers {
     to_outer(link, &mut Cursor::new(frame))
 }
 
-/// Reads up to the first IP header, and leaves the cursor behind it.
+/// Reads the first IP header and leaves the cursor behind it.
 fn to_outer(link: LinkType, cursor: &mut Cursor<'_>) -> Headers {
-    match first(link, cursor) {
+    match link::read(link, cursor) {
         Ok(network) => network.read(cursor),
         Err(malformed) => Headers::Malformed(malformed),
     }
 }
 
-/// The innermost packet, and the bytes of the tunnels around it. Most packets are no tunnels: to look
-/// for one behind them costs more than to start again for the others.
+/// The innermost packet, and the number of bytes of the tunnels around it. Most packets are no
+/// tunnels, so it is cheaper to parse tunnels twice than to prepare for one in every packet.
 #[inline(never)]
 fn innermost(link: LinkType, frame: &[u8]) -> (Headers, u32) {
     let headers = outer(link, frame);
@@ -127,10 +123,10 @@ fn through_tunnels(link: LinkType, frame: &[u8]) -> (Headers, u32) {
     to_innermost(link, &mut Cursor::new(frame))
 }
 
-/// Reads up to the innermost IP header, and leaves the cursor behind it; the bytes from the outer header
-/// to it.
+/// Reads the innermost IP header and leaves the cursor behind it. Also returns the number of bytes
+/// from the outer IP header to the inner one.
 fn to_innermost(link: LinkType, cursor: &mut Cursor<'_>) -> (Headers, u32) {
-    let mut network = first(link, cursor);
+    let mut network = link::read(link, cursor);
     let outer = cursor.at;
     loop {
         let start = cursor.at;
@@ -151,46 +147,11 @@ fn to_innermost(link: LinkType, cursor: &mut Cursor<'_>) -> (Headers, u32) {
     }
 }
 
-/// Moves to the first header above the link layer.
-pub(super) fn first(link: LinkType, cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
-    match link {
-        LinkType::ETHERNET => ethernet::read(cursor),
-        LinkType::RAW | LinkType::DLT_RAW | LinkType::DLT_RAW_OPENBSD => raw(cursor),
-        LinkType::IPV4 => Ok(Network::Ipv4),
-        LinkType::IPV6 => Ok(Network::Ipv6),
-        LinkType::LINUX_SLL => cooked::read_v1(cursor),
-        LinkType::LINUX_SLL2 => cooked::read_v2(cursor),
-        LinkType::NULL => loopback::read_null(cursor),
-        LinkType::LOOP => loopback::read_loop(cursor),
-        LinkType::PPP => ppp::read(cursor),
-        LinkType::PPP_HDLC => ppp::serial(cursor),
-        LinkType::PPP_ETHER => ppp::session(cursor),
-        LinkType::PPP_WITH_DIR => {
-            cursor.skip(1, Layer::Link)?;
-            ppp::read(cursor)
-        }
-        LinkType::C_HDLC => hdlc::read(cursor),
-        LinkType::NFLOG => nflog::read(cursor),
-        LinkType::IEEE802_11 => wifi::read(cursor, false),
-        LinkType::IEEE802_11_RADIOTAP => radiotap::read(cursor),
-        LinkType::PPI => radiotap::read_ppi(cursor),
-        link => Ok(Network::Unread(link)),
-    }
-}
-
-/// Nothing stands in front of raw IP, so anything else than IP is wrong.
-fn raw(cursor: &Cursor<'_>) -> Result<Network, Malformed> {
-    match Network::by_version(cursor, Layer::Link, NoKey::OtherProtocol)? {
-        Network::Other(_) => Err(cursor.contradiction(Layer::Link)),
-        ip => Ok(ip),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The short way must find what the long way finds, whatever the bytes.
+    /// The reader of common frames must find what the full parser finds, for any bytes.
     #[test]
     fn common_packets_agree_with_the_long_way() {
         let mut state = 1_u64;

@@ -1,14 +1,13 @@
-//! Tunnels, from the IP packet that carries them to the one they carry.
+//! Tunnels: from the outer IP packet to the inner one.
 
 use super::cursor::Cursor;
-use super::network::Network;
-use super::transport::UDP;
+use super::ip::{Network, UDP};
 use super::{Fault, Ip, Layer, Malformed, NoKey, Ports, ethernet};
 
 /// Transparent Ethernet bridging, an `EtherType` that only tunnels use.
 const ETHERNET_BRIDGING: u16 = 0x6558;
 
-/// What a packet that is no tunnel, or a tunnel without IP, carries.
+/// The result for a packet that is no tunnel, and for a tunnel without IP.
 const NOTHING: Network = Network::Other(NoKey::OtherProtocol);
 
 const IPV4: u8 = 4;
@@ -16,17 +15,17 @@ const IPV6: u8 = 41;
 const GRE: u8 = 47;
 
 const VXLAN: u16 = 4789;
-/// What Linux used before VXLAN had a port of its own, and still does by default.
+/// The port that Linux used before VXLAN had an assigned one, and still its default.
 const VXLAN_LINUX: u16 = 8472;
 const GENEVE: u16 = 6081;
 const GTP_U: u16 = 2152;
-/// The port of Teredo's servers, from which they answer, too.
+/// The port of Teredo servers, which they also answer from.
 const TEREDO: u16 = 3544;
 
-/// Whether the packet may be a tunnel, by its protocol and ports.
+/// Whether the packet may be a tunnel, judged by its protocol and ports.
 #[inline(always)]
 pub(super) fn may_be<const N: usize>(ip: &Ip<N>) -> bool {
-    // The ports first: they are hardly ever those of a tunnel, while the protocol is anyone's guess.
+    // Ports first: they rarely match, so the branch is predictable; the protocol is not.
     let port = matches!(
         ip.ports,
         Ports::Found(ports) if source(ports) == TEREDO || is_tunnel(destination(ports))
@@ -34,24 +33,24 @@ pub(super) fn may_be<const N: usize>(ip: &Ip<N>) -> bool {
     (port && ip.protocol == UDP) || matches!(ip.protocol, IPV4 | IPV6 | GRE)
 }
 
-/// Destination ports of tunnels, each at a place of its own by three of its bits, so that one comparison
-/// finds it. The places left over hold a port of another place, which finds nothing.
+/// Destination ports of tunnels in a perfect hash table: three bits of a port are its slot, so one
+/// comparison decides. Unused slots hold a port that belongs to another slot and never match.
 const PORTS: [u16; 8] = {
-    let (ports, mut places, mut next) = ([VXLAN_LINUX, GENEVE, GTP_U, TEREDO], [VXLAN; 8], 0);
+    let (ports, mut slots, mut next) = ([VXLAN_LINUX, GENEVE, GTP_U, TEREDO], [VXLAN; 8], 0);
     while next < ports.len() {
-        places[place(ports[next])] = ports[next];
+        slots[slot(ports[next])] = ports[next];
         next += 1;
     }
-    places
+    slots
 };
 
-const fn place(port: u16) -> usize {
+const fn slot(port: u16) -> usize {
     (port >> 4 & 7) as usize
 }
 
 #[inline(always)]
 fn is_tunnel(port: u16) -> bool {
-    PORTS[place(port)] == port
+    PORTS[slot(port)] == port
 }
 
 #[inline(always)]
@@ -64,8 +63,8 @@ fn destination(ports: u32) -> u16 {
     ports as u16
 }
 
-/// Moves to what the packet `outer`, in front of the cursor, carries. Anything but IP says that
-/// `outer` is the innermost packet.
+/// Moves to the payload of the packet `outer`, whose header is in front of the cursor. A result
+/// other than IP means that `outer` is the innermost packet.
 pub(super) fn read<const N: usize>(
     cursor: &mut Cursor<'_>,
     outer: &Ip<N>,
@@ -82,7 +81,7 @@ pub(super) fn read<const N: usize>(
         }
         (GRE, _) => gre(cursor),
         (UDP, Ports::Found(ports)) => {
-            // The header of UDP, of which only the ports were read.
+            // Only the ports of the UDP header have been read.
             cursor.at += 8;
             match destination(ports) {
                 VXLAN | VXLAN_LINUX => vxlan(cursor),
@@ -97,8 +96,8 @@ pub(super) fn read<const N: usize>(
     }
 }
 
-/// The first bytes of a tunnel header; `None` where the packet ends before them, as that of a
-/// port scan does, so that there is no tunnel.
+/// The first bytes of a tunnel header. `None` where the packet ends before them, as in a port scan:
+/// then there is no tunnel.
 fn header<'a, const N: usize>(cursor: &Cursor<'a>) -> Result<Option<&'a [u8; N]>, Malformed> {
     match cursor.peek(Layer::Tunnel) {
         Err(Malformed { fault: Fault::Contradiction, .. }) => Ok(None),
@@ -113,7 +112,7 @@ fn payload(cursor: &mut Cursor<'_>, ether_type: u16) -> Result<Network, Malforme
     }
 }
 
-/// GRE version 0. Source routing, which nobody sends, is not followed.
+/// GRE version 0. Source routing is not followed, since it is not used in practice.
 fn gre(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     const CHECKSUM: u8 = 0x80;
     const ROUTING: u8 = 0x40;
@@ -130,7 +129,7 @@ fn gre(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     payload(cursor, u16::from_be_bytes([high, low]))
 }
 
-/// VXLAN: an Ethernet frame, if the flag says that the network identifier is valid.
+/// VXLAN: an Ethernet frame, if the flag marks the network identifier as valid.
 fn vxlan(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     let Some(&[flags, ..]) = header::<8>(cursor)? else { return Ok(NOTHING) };
     if flags & 0x08 == 0 {
@@ -141,7 +140,7 @@ fn vxlan(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     ethernet::read(cursor)
 }
 
-/// Geneve version 0, with its options skipped.
+/// Geneve version 0. Options are skipped.
 fn geneve(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     let Some(&[version, _, high, low, ..]) = header::<8>(cursor)? else { return Ok(NOTHING) };
     if version >> 6 != 0 {
@@ -152,21 +151,21 @@ fn geneve(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     payload(cursor, u16::from_be_bytes([high, low]))
 }
 
-/// GTP-U version 1, a message that carries a user's packet.
+/// GTP-U version 1: a G-PDU, the message that carries a user's packet.
 fn gtp_u(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     const G_PDU: u8 = 255;
     const EXTENSION: u8 = 0x04;
     const ANY_OPTIONAL: u8 = 0x07;
 
     let Some(&[flags, G_PDU, ..]) = header::<8>(cursor)? else { return Ok(NOTHING) };
-    // Version 1, and not the charging protocol that shares the header.
+    // Version 1 of GTP-U, not of the charging protocol with the same header.
     if flags >> 4 != 3 {
         return Ok(NOTHING);
     }
     cursor.nest(Layer::Tunnel)?;
     cursor.skip(8, Layer::Tunnel)?;
     if flags & ANY_OPTIONAL != 0 {
-        // One flag brings all the optional fields, but only its own is then valid.
+        // Any of these flags adds all optional fields, but only its own field is valid.
         let &[_, _, _, extension] = cursor.take(Layer::Tunnel)?;
         let mut next = if flags & EXTENSION == 0 { 0 } else { extension };
         while next != 0 {
@@ -176,8 +175,8 @@ fn gtp_u(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     Network::by_version(cursor, Layer::Tunnel, NoKey::OtherProtocol)
 }
 
-/// Moves over an extension header of GTP-U, whose first byte is its length in words and whose last
-/// one is the type of the next.
+/// Moves over a GTP-U extension header, whose first byte is its length in words and whose last byte
+/// is the type of the next header.
 fn gtp_u_extension(cursor: &mut Cursor<'_>) -> Result<u8, Malformed> {
     cursor.nest(Layer::Tunnel)?;
     let &[words] = cursor.peek(Layer::Tunnel)?;
@@ -189,8 +188,8 @@ fn gtp_u_extension(cursor: &mut Cursor<'_>) -> Result<u8, Malformed> {
     Ok(next)
 }
 
-/// Teredo (RFC 4380): IPv6, behind an authentication and the origin that a server saw, where there are
-/// any.
+/// Teredo (RFC 4380): IPv6 behind an optional authentication header and an optional origin
+/// indication.
 fn teredo(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     const AUTHENTICATION: [u8; 2] = [0, 1];
     const ORIGIN: [u8; 2] = [0, 0];
@@ -202,7 +201,7 @@ fn teredo(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     cursor.nest(Layer::Tunnel)?;
     if first == AUTHENTICATION {
         let &[.., identifier, value] = cursor.peek::<4>(Layer::Tunnel)?;
-        // Behind both stand a nonce of eight bytes and a confirmation.
+        // A nonce of eight bytes and a confirmation byte follow both.
         let lengths = usize::from(identifier) + usize::from(value);
         cursor.skip(4 + lengths + 9, Layer::Tunnel)?;
         first = *cursor.peek(Layer::Tunnel)?;
@@ -219,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_port_of_a_tunnel_has_a_place_of_its_own() {
+    fn each_tunnel_port_has_its_own_slot() {
         let found: Vec<_> = (0..=u16::MAX).filter(|port| is_tunnel(*port)).collect();
         assert_eq!(found, [GTP_U, TEREDO, VXLAN, GENEVE, VXLAN_LINUX]);
     }
