@@ -1,9 +1,9 @@
-//! Packets, bytes and thresholds on them.
+//! Sizes, thresholds, hierarchies and peers: the terms that keys, summaries and tasks share.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-/// Packets and bytes; sums of sizes stay at the largest number.
+/// A number of packets and of bytes. Sums saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Packets.
@@ -12,7 +12,7 @@ pub struct Size {
     pub bytes: u64,
 }
 
-/// What a size is measured in.
+/// The unit of a size: packets or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Packets.
@@ -40,7 +40,7 @@ impl Size {
         }
     }
 
-    /// The one that `measure` names.
+    /// The number of packets or of bytes, as `measure` says.
     #[inline(always)]
     pub fn by(&self, measure: Measure) -> u64 {
         match measure {
@@ -75,21 +75,60 @@ impl Sum for Size {
     }
 }
 
-/// A share of the epoch's keyed weight, or a weight.
+/// A threshold on the weight of a flow: a share of the epoch's keyed weight, or a weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// A share between 0 and 1.
+    /// A share of the keyed weight, between 0 and 1.
     Share(f64),
     /// Packets or bytes.
     Weight(u64),
 }
 
 impl Threshold {
-    /// The weight that this threshold is in an epoch of `total` weight.
+    /// The threshold as a weight, in an epoch of weight `total`.
     pub fn weight(&self, total: u64) -> f64 {
         match *self {
             Self::Share(share) => share * total as f64,
             Self::Weight(weight) => weight as f64,
         }
+    }
+}
+
+/// The prefixes that a hierarchy of addresses consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// Prefixes of whole bytes: 5 levels for IPv4, 17 for IPv6.
+    Bytes,
+    /// Prefixes of any length: 33 levels, or 129.
+    Bits,
+    /// Source × destination, by bytes: 25 nodes above each flow, or 289.
+    Pair,
+}
+
+impl Hierarchy {
+    /// Every hierarchy with its name on the command line.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("bytes", Self::Bytes), ("bits", Self::Bits), ("pair", Self::Pair)];
+}
+
+/// The part of a peer that must differ for it to count as distinct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpreadOf {
+    /// Address.
+    Address,
+    /// Port.
+    Port,
+    /// Address and port.
+    Endpoint,
+}
+
+impl SpreadOf {
+    /// Every choice with its name on the command line.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("address", Self::Address), ("port", Self::Port), ("endpoint", Self::Endpoint)];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
     }
 }
