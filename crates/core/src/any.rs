@@ -1,8 +1,8 @@
-//! Batches and summaries whose key width is a value: what code outside this crate works with.
+//! Batches and summaries whose key width is a run-time value, for code outside this crate.
 //!
-//! Summaries are generic over the words of their keys. They are instantiated here, once for each width,
-//! so that a program that links this crate compiles none of them again. Choosing the width costs one
-//! match for each batch.
+//! Summaries are generic over the words of their keys. They are instantiated here once for each
+//! width, so that programs that link this crate do not compile them again. Choosing the width costs
+//! one match for each batch.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::summary::{
 };
 use crate::terms::Size;
 
-/// A key type that [`AnyBatch`] and [`AnySummary`] know.
+/// A key type of [`AnyBatch`] and [`AnySummary`].
 pub(crate) trait Width: FlowKey {
     /// A batch of this width.
     fn any(batch: &mut Batch<Self>) -> BatchMut<'_>;
@@ -51,7 +51,7 @@ macro_rules! widths {
             /// An empty batch of keys of `key_bytes` canonical bytes.
             ///
             /// # Panics
-            /// When no key has that many.
+            /// When no key has this length.
             pub fn new(key_bytes: usize) -> Self {
                 $(if <$key>::holds(key_bytes) {
                     return Self::$name(Batch::new());
@@ -68,14 +68,14 @@ macro_rules! widths {
         }
 
         impl BatchMut<'_> {
-            /// The same batch for a shorter time.
+            /// Borrows the same batch for a shorter lifetime.
             pub fn reborrow(&mut self) -> BatchMut<'_> {
                 match self {
                     $(Self::$name(batch) => BatchMut::$name(batch),)*
                 }
             }
 
-            /// Exchanges the contents with a batch of the same width, without copying a row.
+            /// Swaps the contents with a batch of the same width, without copying rows.
             ///
             /// # Panics
             /// When the widths differ.
@@ -86,10 +86,10 @@ macro_rules! widths {
                 }
             }
 
-            /// Adds these rows to another batch of the same width, with all that is known of them.
+            /// Copies these rows with all columns to another batch of the same width.
             ///
             /// # Panics
-            /// When the widths differ, or there is no room.
+            /// When the widths differ, or the rows exceed the free room.
             pub(crate) fn copy_rows(&self, rows: &[u8], to: &mut AnyBatch) {
                 match (self, to) {
                     $((Self::$name(batch), AnyBatch::$name(to)) => to.push_rows(batch, rows),)*
@@ -97,8 +97,9 @@ macro_rules! widths {
                 }
             }
 
-            /// Adds row `row` to batch `to[row]` of `staged`, for every row; `full` gets each batch
-            /// that reaches `batch_packets` rows, with its number, and leaves it empty.
+            /// Distributes the rows: adds each row `row` to batch `to[row]` of `staged`. Calls
+            /// `full` with the number and contents of each batch that reaches `batch_packets` rows,
+            /// and then clears that batch.
             ///
             /// # Panics
             /// When the widths differ.
@@ -144,7 +145,7 @@ macro_rules! widths {
             /// As [`catalog::build_accelerated`].
             ///
             /// # Panics
-            /// When no key has that many bytes.
+            /// When no key has this length.
             pub fn build(
                 key_bytes: usize,
                 accelerators: &[(String, Parameters)],
@@ -159,14 +160,14 @@ macro_rules! widths {
                 unreachable!("no key has {key_bytes} bytes")
             }
 
-            /// Builds the algorithm called `name` as one that several workers fill at once:
-            /// [`catalog::build_concurrent`].
+            /// Builds the algorithm called `name` as a concurrent summary, which several workers
+            /// fill at once: [`catalog::build_concurrent`].
             ///
             /// # Errors
             /// As [`catalog::build_concurrent`].
             ///
             /// # Panics
-            /// When no key has that many bytes.
+            /// When no key has this length.
             pub fn build_concurrent(
                 key_bytes: usize,
                 name: &str,
@@ -180,7 +181,7 @@ macro_rules! widths {
                 unreachable!("no key has {key_bytes} bytes")
             }
 
-            /// Takes a batch, digesting it where that was not done before.
+            /// Takes a batch, and computes its digests if they are missing.
             ///
             /// # Panics
             /// When the widths differ.
@@ -192,7 +193,7 @@ macro_rules! widths {
                 }
             }
 
-            /// Adds another summary of the same kind.
+            /// Merges another summary of the same kind into this one.
             ///
             /// # Errors
             /// As [`Summary::merge`], and when the key widths differ or the summary is concurrent.
@@ -203,15 +204,15 @@ macro_rules! widths {
                 }
             }
 
-            /// The summary of keys of `key_bytes` canonical bytes whose stored form is `bytes`, with what
-            /// it was built from, in at most `limit` bytes of memory: [`stored::decode_under`], or
-            /// [`stored::decode_again`] with one that was decoded before.
+            /// Decodes the stored form of a summary of keys of `key_bytes` canonical bytes, in at
+            /// most `limit` bytes of memory: [`stored::decode_under`], or [`stored::decode_again`]
+            /// with a spare summary. Also returns its algorithm and options.
             ///
             /// # Errors
             /// As [`stored::decode_under`].
             ///
             /// # Panics
-            /// When no key has that many bytes.
+            /// When no key has this length.
             pub fn decode(
                 key_bytes: usize,
                 bytes: &[u8],
@@ -234,7 +235,8 @@ macro_rules! widths {
                 unreachable!("no key has {key_bytes} bytes")
             }
 
-            /// The digest of a key of this summary's width, by its canonical bytes.
+            /// The digest of a key, given by its canonical bytes; `None` where it has another
+            /// width.
             pub fn digest(&self, key: &[u8], digester: &Digester) -> Option<u64> {
                 match &self.0 {
                     $(Inner::$name(_) => {
@@ -243,7 +245,8 @@ macro_rules! widths {
                 }
             }
 
-            /// Another handle of the same concurrent summary; `None` where one worker owns it.
+            /// Another handle of the same concurrent summary; `None` for a summary that one worker
+            /// owns.
             pub fn another(&self) -> Option<Self> {
                 match &self.0 {
                     $(Inner::$name(kind) => {
@@ -253,7 +256,7 @@ macro_rules! widths {
             }
         }
 
-        /// Evaluates an expression for the batch inside.
+        /// Evaluates an expression for the contained batch.
         macro_rules! each_batch {
             ($any:expr, $batch:ident => $do:expr) => {
                 match $any {
@@ -262,7 +265,7 @@ macro_rules! widths {
             };
         }
 
-        /// Evaluates an expression for the summary inside.
+        /// Evaluates an expression for the contained summary.
         macro_rules! each {
             ($any:expr, $kind:ident => $do:expr) => {
                 match $any {
@@ -280,12 +283,12 @@ widths!(
 const WIDTHS_DIFFER: &str = "the batches and summaries of a lane have one key width";
 
 impl BatchMut<'_> {
-    /// Rows in the batch.
+    /// The number of rows in the batch.
     pub fn len(&self) -> usize {
         each_batch!(self, batch => batch.len())
     }
 
-    /// Whether there are none.
+    /// Whether the batch has no row.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -295,12 +298,12 @@ impl BatchMut<'_> {
         each_batch!(self, batch => batch.clear());
     }
 
-    /// Packets and bytes of a batch of single packets, which is not added to from here on.
+    /// Packets and bytes of a batch of single packets. No row may be added afterwards.
     pub fn size(&mut self) -> Size {
         each_batch!(self, batch => batch.size())
     }
 
-    /// The digests of the keys, computed where that was not done before.
+    /// The digests of the keys, which are computed if missing.
     pub fn digests(&mut self, digester: &Digester) -> &[u64] {
         each_batch!(self, batch => {
             batch.digest(digester);
@@ -308,7 +311,8 @@ impl BatchMut<'_> {
         })
     }
 
-    /// The number of one-bits among the first `bytes` bytes of each key.
+    /// Calls `visit` with each row and the number of one-bits in the first `bytes` bytes of its
+    /// key.
     pub fn ones(&self, bytes: usize, mut visit: impl FnMut(usize, u32)) {
         each_batch!(self, batch => {
             for (row, key) in batch.keys().iter().enumerate() {
@@ -319,9 +323,9 @@ impl BatchMut<'_> {
     }
 }
 
-/// A summary of keys of any width: one worker's own, or a handle of a concurrent one.
+/// A summary of keys of any width: owned by one worker, or a handle of a concurrent summary.
 ///
-/// Beside it stand the canonical bytes of a key.
+/// The second field is the number of canonical bytes of a key.
 pub struct AnySummary(Inner, usize);
 
 /// A summary of one key width.
@@ -333,13 +337,13 @@ enum Kind<K> {
 }
 
 impl AnySummary {
-    /// Whether several workers fill it at once.
+    /// Whether it is concurrent, so that several workers fill it at once.
     pub fn is_concurrent(&self) -> bool {
         each!(&self.0, kind => matches!(kind, Kind::Concurrent(_)))
     }
 
-    /// Makes readable what the workers counted in a concurrent summary since the last time, and begins
-    /// its next epoch. Does nothing to one worker's own.
+    /// Makes the counts of a concurrent summary since the last call readable, and begins its next
+    /// epoch. Does nothing for a summary that one worker owns.
     ///
     /// # Errors
     /// When another worker still holds a handle.
@@ -347,7 +351,7 @@ impl AnySummary {
         each!(&mut self.0, kind => kind.collect())
     }
 
-    /// Passes on what is held back: answers are whole only then.
+    /// Passes on packets that accelerators hold back. Answers are complete only afterwards.
     pub fn settle(&mut self) {
         each!(&mut self.0, kind => kind.own(Ingest::settle));
     }
@@ -367,12 +371,12 @@ impl AnySummary {
         each!(&mut self.0, kind => kind.own(Summary::next_part));
     }
 
-    /// The read side; of a concurrent summary, what was collected last.
+    /// The answers; those of a concurrent summary are from its last [`Self::collect`].
     pub fn answers(&self) -> &dyn Answers {
         each!(&self.0, kind => kind.ordinary().answers())
     }
 
-    /// Whether it reads the batch's elements: the peers of addresses.
+    /// Whether it reads the batch's elements.
     pub fn wants_elements(&self) -> bool {
         each!(&self.0, kind => kind.ordinary().wants_elements())
     }
@@ -387,29 +391,29 @@ impl AnySummary {
         each!(&self.0, kind => kind.ordinary().accelerators())
     }
 
-    /// How few packets it takes, where the meter draws them before headers are read.
+    /// The sampling rate, where the meter samples before headers are read.
     pub fn header_rate(&self) -> Option<HeaderRate> {
         each!(&self.0, kind => kind.ordinary().header_rate())
     }
 
-    /// Takes note of the packets that the meter passed over: [`Summary::passed_over`].
+    /// Records the packets that the meter skipped: [`Summary::passed_over`].
     pub fn passed_over(&mut self, packets: u64, one_in: u64) {
         each!(&mut self.0, kind => kind.own(|own| own.passed_over(packets, one_in)));
     }
 
-    /// Appends the stored form of a summary that the algorithm `info` built from `options`: what
-    /// [`stored::encode`] gives.
+    /// Appends the stored form, as [`stored::encode`] returns it, of a summary that the algorithm
+    /// `info` built from `options`.
     pub fn write(&self, out: &mut Writer, info: &Info, options: &Options) {
         let options = options.clone().for_keys(self.1);
         each!(&self.0, kind => stored::write(out, info, &options, kind.ordinary()));
     }
 
-    /// Bytes of the stored form at most.
+    /// Upper bound of the stored form's length in bytes.
     pub fn most_stored_bytes(&self) -> usize {
         self.memory_bytes() + stored::FRAME_BYTES
     }
 
-    /// Bytes of memory reserved.
+    /// Reserved memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         each!(&self.0, kind => match kind {
             Kind::Own(own) => own.memory_bytes(),

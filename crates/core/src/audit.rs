@@ -1,9 +1,9 @@
-//! An exact table of a slice of the flows beside a summary: how far the summary's sizes are off, seen on
-//! the traffic itself.
+//! The audit: an exact table of a slice of the flows beside a summary, which measures the error of
+//! the summary's sizes on the traffic itself.
 //!
-//! A hash of a flow's digest decides whether the flow is in the slice, independently of the cells that the
-//! summary counts it in. So the slice is a fair sample of the flows, and all hosts under one seed have
-//! the same flows in it.
+//! A hash of a flow's digest decides whether the flow is in the slice, independently of the
+//! summary's cells. So the slice is an unbiased sample of the flows, and all hosts with the same
+//! seed audit the same flows.
 
 use std::ops::AddAssign;
 
@@ -16,38 +16,38 @@ use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::{Answers, BuildError, Incompatible, Info, Options, SizeEstimate, SizeQuery};
 use crate::terms::{Measure, Size};
 
-/// An odd factor. The upper bits of its product with a digest say whether the flow is in a slice: given the
-/// lower half of the digest, or the upper one, they are as random as the other half.
+/// An odd factor. The upper bits of its product with a digest decide whether the flow is in the
+/// slice. Given either half of the digest, they are as random as the other half.
 const SLICE: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// The algorithm of the table.
+/// The table's algorithm.
 const EXACT: &str = "linear-table";
 
-/// A slice has at least one flow in so many.
+/// Smallest slice: one flow in this number.
 pub const SMALLEST_SLICE: u32 = 1 << 20;
 
-/// The exact table of one lane: one flow in `one_in` is in the slice.
+/// An exact table of one flow in `one_in`, for one lane.
 ///
-/// Cost: one multiply a packet, and for a packet of the slice an update of a linear table. Memory in
-/// bytes: the table's, and a batch.
+/// Cost: one multiplication a packet, and an update of a linear table for each packet of the slice.
+/// Memory: that of the table and of a batch.
 pub struct Audit {
     one_in: u32,
     digester: Digester,
     options: Options,
     table: AnySummary,
-    /// Packets on their way to the table.
+    /// Packets that the table has not counted yet.
     staged: AnyBatch,
 }
 
 impl Audit {
-    /// An empty table of the memory and under the seed of `options`, for keys of `key_bytes` canonical
+    /// An empty audit with the memory and seed of `options`, for keys of `key_bytes` canonical
     /// bytes.
     ///
     /// # Errors
     /// When there is too little memory.
     ///
     /// # Panics
-    /// When no key has that many bytes.
+    /// When no key has this length.
     pub fn build(key_bytes: usize, one_in: u32, options: Options) -> Result<Self, BuildError> {
         let table = AnySummary::build(key_bytes, &[], EXACT, &options)?;
         Ok(Self::of(key_bytes, one_in, options, table))
@@ -58,14 +58,14 @@ impl Audit {
         Self { one_in, digester, options, table, staged: AnyBatch::new(key_bytes) }
     }
 
-    /// Takes an audit that [`Self::write`] wrote beside a summary under `seed`: into at most `limit` bytes of
-    /// memory, or that of an audit that is not needed any more, as [`AnySummary::decode`].
+    /// Reads an audit that [`Self::write`] wrote beside a summary with the seed `seed`, into at
+    /// most `limit` bytes of memory. Reuses the memory of `spare` as [`AnySummary::decode`] does.
     ///
     /// # Errors
-    /// As [`AnySummary::decode`], and when it is no exact table under this seed.
+    /// Those of [`AnySummary::decode`], and when it is not an exact table with this seed.
     ///
     /// # Panics
-    /// When no key has that many bytes.
+    /// When no key has this length.
     pub fn read(
         key_bytes: usize,
         one_in: u32,
@@ -90,15 +90,15 @@ impl Audit {
         out.measured(|out| self.table.write(out, exact(), &self.options));
     }
 
-    /// One flow in so many is in the slice.
+    /// One flow in this number is in the slice.
     pub fn one_in(&self) -> u32 {
         self.one_in
     }
 
-    /// Takes the packets of the slice from a batch, which stays as it is.
+    /// Copies the packets of the slice out of a batch.
     ///
     /// # Panics
-    /// When the batch has keys of another width.
+    /// When the batch has another key width.
     pub fn ingest(&mut self, batch: &mut BatchMut<'_>) {
         let most = u64::MAX / u64::from(self.one_in);
         let (mut rows, mut sliced) = ([0; BATCH_PACKETS], 0);
@@ -112,7 +112,7 @@ impl Audit {
         batch.copy_rows(&rows[..sliced], &mut self.staged);
     }
 
-    /// Moves the staged packets to the table. Until then they are not compared, stored or merged.
+    /// Counts the staged packets in the table. Until then they are not compared, stored or merged.
     pub fn settle(&mut self) {
         let mut staged = self.staged.as_mut();
         if !staged.is_empty() {
@@ -127,13 +127,13 @@ impl Audit {
         self.table.clear();
     }
 
-    /// Begins another part of the same epoch: as [`AnySummary::next_part`].
+    /// Begins another part of the same epoch, as [`AnySummary::next_part`].
     pub fn next_part(&mut self) {
         self.staged.as_mut().clear();
         self.table.next_part();
     }
 
-    /// Adds what another host or worker audited of the same slice.
+    /// Adds another host's or worker's audit of the same slice.
     ///
     /// # Errors
     /// When the slices, seeds or keys differ.
@@ -144,7 +144,8 @@ impl Audit {
         self.table.merge(&other.table)
     }
 
-    /// Compares the sizes of the slice's flows with what the summary of the lane answers.
+    /// Compares the exact sizes of the slice's flows with the sizes that the lane's summary
+    /// answers.
     pub fn compare(&self, answers: &dyn Answers, by: Measure) -> Observed {
         let table = self.table.answers();
         let mut observed = Observed { untracked: table.untracked(), ..Observed::default() };
@@ -157,12 +158,12 @@ impl Audit {
         observed
     }
 
-    /// Bytes of memory reserved.
+    /// Reserved memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
 
-    /// Bytes of the stored form at most.
+    /// Upper bound of the stored form's length in bytes.
     pub fn most_stored_bytes(&self) -> usize {
         self.table.most_stored_bytes()
     }
@@ -175,22 +176,22 @@ fn exact() -> &'static Info {
     }
 }
 
-/// How far a summary's sizes of audited flows were off.
+/// The observed errors of a summary's sizes, over the audited flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// Flows that were compared.
+    /// Number of flows that were compared.
     pub flows: u64,
-    /// Their size.
+    /// Their total size.
     pub weight: u64,
-    /// The sum over them of the estimate less the size.
+    /// Sum of their errors: estimate minus size.
     pub error: f64,
-    /// The sum of the squares of that.
+    /// Sum of their squared errors.
     pub squares: f64,
-    /// Flows whose size is outside the bounds of its estimate.
+    /// Number of flows whose size is outside its bounds.
     pub violated: u64,
-    /// How many of them the confidence of the bounds allows on average.
+    /// Expected number of such flows by the confidence of the bounds.
     pub allowed: f64,
-    /// Packets and bytes of flows of the slice that found no room in the exact table.
+    /// Packets and bytes of the slice that the full table could not count.
     pub untracked: Size,
 }
 
@@ -208,7 +209,8 @@ impl Observed {
         else {
             return;
         };
-        // A flow that lost packets to a full table, here or on another host, is not known exactly.
+        // The exact size is unknown if a full table, here or on another host, lost packets of the
+        // flow.
         if known.low < known.high {
             return;
         }
@@ -221,22 +223,22 @@ impl Observed {
         self.allowed += 1.0 - estimate.confidence.unwrap_or(1.0);
     }
 
-    /// The mean of the estimate less the size; 0 without a flow.
+    /// The mean error, estimate minus size; 0 without a flow.
     pub fn bias(&self) -> f64 {
         self.per_flow(self.error)
     }
 
-    /// The root of the mean square of the estimate less the size; 0 without a flow.
+    /// The root mean square error; 0 without a flow.
     pub fn rmse(&self) -> f64 {
         self.per_flow(self.squares).sqrt()
     }
 
-    /// The share of the flows whose size is outside its bounds.
+    /// The share of flows whose size is outside its bounds.
     pub fn violated_share(&self) -> f64 {
         self.per_flow(self.violated as f64)
     }
 
-    /// The share of the flows whose size may be outside its bounds by their confidence.
+    /// The expected share of such flows by the confidence of the bounds.
     pub fn allowed_share(&self) -> f64 {
         self.per_flow(self.allowed)
     }

@@ -1,11 +1,11 @@
-//! The only thing that travels: up to 256 packets, in columns.
+//! Batches: up to 256 packets in columns, which all stages pass on.
 
 use flowgauge_kernel::{Digester, prefetch};
 
 use crate::key::FlowKey;
 use crate::terms::Size;
 
-/// Packets a batch holds at most.
+/// Maximum number of packets in a batch.
 pub const BATCH_PACKETS: usize = 256;
 
 /// Bytes of a cache line.
@@ -17,11 +17,11 @@ const LINE_BYTES: usize = 64;
 pub struct Batch<K> {
     len: usize,
     digested: bool,
-    /// The bytes of all rows, once they were summed up.
+    /// The sum of all rows' bytes, once it is known.
     summed: Option<u64>,
-    /// Whether rows may stand for several packets.
+    /// Whether a row may represent several packets.
     sums: bool,
-    /// The first rows that have these bytes, and time 0, since [`Self::fill`] wrote so.
+    /// The number of leading rows that [`Self::fill`] gave time 0 and this number of bytes.
     filled: (usize, u64),
     keys: Box<[K; BATCH_PACKETS]>,
     digests: Box<[u64; BATCH_PACKETS]>,
@@ -31,8 +31,8 @@ pub struct Batch<K> {
     elements: Box<[u64; BATCH_PACKETS]>,
 }
 
-/// All columns at their full length, of which only the first rows mean something: for loops over
-/// part of a batch that no index is checked in.
+/// All columns at full length, so that loops over part of a batch need no bounds checks. Only the
+/// rows of the batch are meaningful.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns<'a, K> {
     pub(crate) keys: &'a [K; BATCH_PACKETS],
@@ -43,7 +43,7 @@ pub(crate) struct Columns<'a, K> {
 }
 
 impl<K: FlowKey> Batch<K> {
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub(crate) const BYTES: usize = BATCH_PACKETS * (size_of::<K>() + 36);
 
     /// An empty batch.
@@ -76,7 +76,7 @@ impl<K: FlowKey> Batch<K> {
         self.len = at + 1;
     }
 
-    /// Adds one packet with its element: the digest of whom its key's address speaks with.
+    /// Adds one packet with its element, such as the digest of the peer of the key's address.
     ///
     /// # Panics
     /// When the batch is full.
@@ -86,20 +86,20 @@ impl<K: FlowKey> Batch<K> {
         self.push(key, bytes, time_ns);
     }
 
-    /// Places for the keys of packets that [`Self::extend`] then adds.
+    /// The free part of the key column, for [`Self::extend`].
     #[inline(always)]
     pub fn free_keys(&mut self) -> &mut [K] {
         &mut self.keys[self.len..]
     }
 
-    /// Adds the packets whose keys were written to the first of [`Self::free_keys`].
+    /// Adds packets whose keys were written to the start of [`Self::free_keys`].
     ///
     /// # Panics
-    /// When there are not as many times as bytes, or no room for so many.
+    /// When the columns differ in length, or exceed the free room.
     #[inline(always)]
     pub fn extend(&mut self, bytes: &[u32], times_ns: &[i64]) {
         let rows = self.len..self.len + bytes.len();
-        // Columns of their own are copied by vectors.
+        // One loop for each column is vectorized.
         for (to, bytes) in self.bytes[rows.clone()].iter_mut().zip(bytes) {
             *to = u64::from(*bytes);
         }
@@ -115,11 +115,11 @@ impl<K: FlowKey> Batch<K> {
         }
     }
 
-    /// Adds the packets that are these rows of another batch, with all that is known of them, their
-    /// digests among that if the other batch has them.
+    /// Adds these rows of another batch, with all their columns; with their digests if the other
+    /// batch has them.
     ///
     /// # Panics
-    /// When there is no room for so many.
+    /// When they exceed the free room.
     #[inline]
     pub fn push_rows(&mut self, from: &Self, rows: &[u8]) {
         let places = self.len..self.len + rows.len();
@@ -132,11 +132,11 @@ impl<K: FlowKey> Batch<K> {
         self.len = places.end;
     }
 
-    /// Replaces the contents by packets of these keys, all of `bytes` bytes and of time 0: for
-    /// streams of keys that lie in memory, where the next keys stand behind these.
+    /// Replaces the contents by packets with these keys, of `bytes` bytes and time 0. Meant for
+    /// streams of keys in memory: it prefetches the keys behind the slice.
     ///
     /// # Panics
-    /// When there are more than [`BATCH_PACKETS`].
+    /// When there are more than [`BATCH_PACKETS`] keys.
     #[inline]
     pub fn fill(&mut self, keys: &[K], bytes: u32) {
         let (rows, bytes) = (keys.len(), u64::from(bytes));
@@ -148,26 +148,26 @@ impl<K: FlowKey> Batch<K> {
             self.bytes[..rows].fill(bytes);
             self.times_ns[..rows].fill(0);
         }
-        // The next keys come from memory while these are counted: 0.5 ns a packet.
+        // The next keys are prefetched while these are counted, which saves 0.5 ns a packet.
         for next in (rows..2 * rows).step_by((LINE_BYTES / size_of::<K>()).max(1)) {
             prefetch(keys, next);
         }
-        // Rows that are pushed behind may differ.
+        // Rows pushed later may differ.
         self.filled = (rows, bytes);
     }
 
-    /// The same with the packets' elements.
+    /// As [`Self::fill`], with the packets' elements.
     ///
     /// # Panics
-    /// When there are more than [`BATCH_PACKETS`], or not as many elements as keys.
+    /// When there are more than [`BATCH_PACKETS`] keys, or the lengths differ.
     #[inline]
     pub fn fill_with_elements(&mut self, keys: &[K], elements: &[u64], bytes: u32) {
         self.fill(keys, bytes);
         self.elements[..keys.len()].copy_from_slice(elements);
     }
 
-    /// Adds a row that stands for several packets of a flow, the last of them at this time. A batch of
-    /// sums has no other rows.
+    /// Adds a row that represents several packets of a flow, the last of them at this time. A batch
+    /// with such rows has no others.
     ///
     /// # Panics
     /// When the batch is full.
@@ -190,8 +190,8 @@ impl<K: FlowKey> Batch<K> {
         self.len = at + 1;
     }
 
-    /// Replaces the contents by rows of key, packets, bytes and element that each stand for several
-    /// packets of a flow, all of this time; those behind [`BATCH_PACKETS`] are left.
+    /// Replaces the contents by rows of key, packets, bytes and element, each of which represents
+    /// several packets of a flow at this time. Takes at most [`BATCH_PACKETS`] rows.
     #[inline(always)]
     pub(crate) fn fill_sums(
         &mut self,
@@ -209,7 +209,8 @@ impl<K: FlowKey> Batch<K> {
         self.sums = true;
     }
 
-    /// Lets each row stand for so many packets; its bytes stay those of the packet that was read.
+    /// Sets the number of packets that each row represents; its bytes stay those of the packet that
+    /// was read.
     pub fn weigh(&mut self, packets: u32) {
         if packets > 1 || self.sums {
             self.packets[..self.len].fill(packets);
@@ -217,19 +218,19 @@ impl<K: FlowKey> Batch<K> {
         }
     }
 
-    /// Whether each row is one packet, for sure.
+    /// Whether every row is known to be one packet.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         !self.sums
     }
 
-    /// Packets in the batch.
+    /// The number of rows in the batch.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the batch has no row.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -244,7 +245,7 @@ impl<K: FlowKey> Batch<K> {
         self.filled.0 = 0;
     }
 
-    /// Fills the digest column, unless it is filled already.
+    /// Computes the digests, unless they are known already.
     #[inline]
     pub fn digest(&mut self, digester: &Digester) {
         if !self.digested {
@@ -255,7 +256,7 @@ impl<K: FlowKey> Batch<K> {
         }
     }
 
-    /// Packets and bytes of a batch of single packets, which is not added to from here on.
+    /// Packets and bytes of a batch of single packets. No row may be added afterwards.
     #[inline]
     pub fn size(&mut self) -> Size {
         let bytes = *self.summed.get_or_insert_with(|| self.bytes[..self.len].iter().sum());
@@ -268,32 +269,32 @@ impl<K: FlowKey> Batch<K> {
         &self.keys[..self.len]
     }
 
-    /// The digests; meaningless before [`Self::digest`].
+    /// The digests. Requires a call of [`Self::digest`].
     #[inline(always)]
     pub fn digests(&self) -> &[u64] {
         debug_assert!(self.digested, "the digest column was not filled");
         &self.digests[..self.len]
     }
 
-    /// Packets that each row stands for: 1 until an aggregator sums them.
+    /// Number of packets that each row represents: 1, until an accelerator sums or weights packets.
     #[inline(always)]
     pub fn packets(&self) -> &[u32] {
         &self.packets[..self.len]
     }
 
-    /// Bytes on the wire that each row stands for.
+    /// Number of bytes on the wire that each row represents.
     #[inline(always)]
     pub fn bytes(&self) -> &[u64] {
         &self.bytes[..self.len]
     }
 
-    /// Digests of the packets' elements; meaningless where packets were pushed without.
+    /// The packets' elements. Meaningless where packets were pushed without them.
     #[inline(always)]
     pub fn elements(&self) -> &[u64] {
         &self.elements[..self.len]
     }
 
-    /// The columns; the digests are meaningless before [`Self::digest`].
+    /// The columns. The digests require a call of [`Self::digest`].
     pub(crate) fn columns(&self) -> Columns<'_, K> {
         Columns {
             keys: &self.keys,
@@ -311,8 +312,8 @@ impl<K: FlowKey> Batch<K> {
     }
 }
 
-/// Copies rows of a column. One column after the other, since another core may have their lines, and each
-/// is then waited for once.
+/// Copies rows of one column. Columns are copied one after the other: their cache lines may be in
+/// another core, and each is then waited for once.
 #[inline(always)]
 fn gather<T: Copy>(to: &mut [T], from: &[T; BATCH_PACKETS], rows: &[u8]) {
     for (to, row) in to.iter_mut().zip(rows) {

@@ -1,4 +1,4 @@
-//! Packets whose headers were read once, for several measurements to take keys from.
+//! Blocks of packets with parsed headers, from which several measurements take their keys.
 
 use std::ops::Range;
 
@@ -8,25 +8,25 @@ use crate::batch::BATCH_PACKETS;
 use crate::packet::common::{V4, V6, Version};
 use crate::packet::{Extras, Frame, Frames, Headers, Ip, Ports, Tunnels, has_ports};
 
-/// A packet whose headers were read already.
+/// A packet with parsed headers.
 #[derive(Clone, Copy, Debug)]
 pub struct ParsedRow {
     /// Its headers.
     pub headers: Headers,
-    /// Bytes that it counts: those on the wire, or fewer where it was read by [`Tunnels::InnerBytes`].
+    /// Bytes that it counts: its length on the wire, or less under [`Tunnels::InnerBytes`].
     pub wire: u32,
     /// Nanoseconds since the UNIX epoch.
     pub time_ns: i64,
 }
 
-/// IPv4 packets whose headers were read already, in columns of the same length.
+/// IPv4 packets with parsed headers, in columns of equal length.
 #[derive(Clone, Copy, Debug)]
 pub struct ParsedColumns<'a> {
     /// Source addresses, as numbers.
     pub sources: &'a [u32],
     /// Destination addresses.
     pub destinations: &'a [u32],
-    /// Source ports; of protocols without ports they count as 0, whatever stands here.
+    /// Source ports. Ignored, and taken as 0, for protocols without ports.
     pub source_ports: &'a [u16],
     /// Destination ports, likewise.
     pub destination_ports: &'a [u16],
@@ -39,7 +39,7 @@ pub struct ParsedColumns<'a> {
 }
 
 impl ParsedColumns<'_> {
-    /// The row at a place.
+    /// The packet at an index.
     fn row(&self, place: usize) -> ParsedRow {
         let protocol = self.protocols[place];
         let ports =
@@ -51,21 +51,21 @@ impl ParsedColumns<'_> {
     }
 }
 
-/// Packets whose headers were read already, in rows or in columns.
+/// Packets with parsed headers, in rows or in columns.
 pub trait Parsed: Copy {
-    /// How many there are.
+    /// The number of packets.
     fn len(self) -> usize;
 
-    /// Whether there are none.
+    /// Whether there is no packet.
     fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Those at these places.
+    /// The packets in a range.
     #[must_use]
     fn part(self, places: Range<usize>) -> Self;
 
-    /// Puts them into a block until it is full; returns how many.
+    /// Adds packets to a block until it is full; returns the number added.
     fn put(self, block: &mut Block) -> usize;
 }
 
@@ -107,22 +107,21 @@ impl Parsed for ParsedColumns<'_> {
 
 /// Up to [`BATCH_PACKETS`] packets with their headers, in columns.
 ///
-/// The columns hold IPv4 packets with ports, which are most packets; the headers of all others stand
-/// beside them, in the order of their places.
+/// The columns hold IPv4 packets with ports, which are most packets. The headers of all others are
+/// kept in a separate list, in order of their index.
 ///
-/// Cost: 2 ns for a packet with ports, and that of [`Extras::read`] where they are asked for. Memory: 256 ×
-/// 28 bytes (44 with extras), and 80 bytes for each other packet.
+/// Cost: 2 ns for a packet with ports, plus that of [`Extras::read`] where extras are read. Memory:
+/// 256 × 28 bytes (44 with extras), and 80 bytes for each packet outside the columns.
 pub struct Block {
     isa: Isa,
     len: usize,
     /// Whether no packet is older than the one before it.
     ordered: bool,
-    /// Time of the last packet; the least before there is one.
+    /// Time of the last packet; the minimum while the block is empty.
     last_ns: i64,
     columns: Box<Columns>,
     others: Vec<Other>,
-    /// What frames say beside their five-tuples, where a measurement asks for it; `None` where headers
-    /// came without a frame.
+    /// Extras of the frames, where a measurement needs them; `None` for headers without a frame.
     extras: Option<Box<[Option<Extras>; BATCH_PACKETS]>>,
 }
 
@@ -132,26 +131,25 @@ struct Columns {
     times_ns: [i64; BATCH_PACKETS],
 }
 
-/// What the columns hold where a packet is none of theirs.
+/// The columns' placeholder for a packet outside them.
 const NONE: Tuple<8> = Tuple { addresses: [0; 8], rest: 0 };
 
-/// A packet that the columns cannot hold.
+/// A packet outside the columns.
 struct Other {
     place: usize,
     row: ParsedRow,
 }
 
-/// Packets of a block that follow each other.
+/// Consecutive packets of a block.
 pub(crate) enum Stretch<'a> {
-    /// IPv4 packets with ports, at these places of the columns.
+    /// IPv4 packets with ports: a range of the columns.
     Columns(Range<usize>),
-    /// One packet of any other kind, and its place.
+    /// The index and headers of one packet outside the columns.
     Other(usize, &'a ParsedRow),
 }
 
 impl Block {
-    /// An empty block, whose frames are read on this instruction set; `extras` asks for what they say
-    /// beside their five-tuples.
+    /// An empty block that reads headers with this instruction set, and extras if `extras` is set.
     pub fn new(isa: Isa, extras: bool) -> Self {
         let columns = Columns {
             tuples: [NONE; BATCH_PACKETS],
@@ -163,12 +161,12 @@ impl Block {
         Self { isa, len: 0, ordered: true, last_ns: i64::MIN, columns, others, extras }
     }
 
-    /// Packets in the block.
+    /// The number of packets in the block.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there is no packet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -196,7 +194,7 @@ impl Block {
         self.ordered
     }
 
-    /// Reads the headers of frames until the block is full; returns how many frames it took.
+    /// Reads the headers of frames until the block is full; returns the number of frames taken.
     pub fn read(&mut self, frames: Frames<'_>, tunnels: Tunnels) -> usize {
         let taken = frames.len().min(BATCH_PACKETS - self.len);
         if let Some(extras) = &mut self.extras {
@@ -208,7 +206,7 @@ impl Block {
         taken
     }
 
-    /// Takes packets whose headers were read already until the block is full; returns how many.
+    /// Takes packets with parsed headers until the block is full; returns the number taken.
     pub fn take(&mut self, rows: &[ParsedRow]) -> usize {
         let taken = rows.len().min(BATCH_PACKETS - self.len);
         if let Some(extras) = &mut self.extras {
@@ -218,7 +216,8 @@ impl Block {
         taken
     }
 
-    /// Takes packets whose headers stand in columns until the block is full; returns how many.
+    /// Takes packets with parsed headers from columns until the block is full; returns the number
+    /// taken.
     pub fn take_columns(&mut self, columns: ParsedColumns<'_>) -> usize {
         let taken = columns.len().min(BATCH_PACKETS - self.len);
         let columns = columns.part(0..taken);
@@ -269,7 +268,7 @@ impl Block {
         self.extend(&[wire], &[time_ns]);
     }
 
-    /// Adds the packets whose tuples were written to the first free places of the columns.
+    /// Adds the packets whose five-tuples were written to the first free places of the columns.
     #[inline(always)]
     fn extend(&mut self, wires: &[u32], times_ns: &[i64]) {
         let places = self.len..self.len + wires.len();
@@ -282,7 +281,7 @@ impl Block {
         self.len = places.end;
     }
 
-    /// The packets at these places, in their order.
+    /// The packets of a range, in order.
     pub(crate) fn stretches(&self, places: Range<usize>) -> impl Iterator<Item = Stretch<'_>> {
         let first = self.others.partition_point(|other| other.place < places.start);
         let mut others = self.others[first..].iter().peekable();
@@ -300,22 +299,22 @@ impl Block {
         })
     }
 
-    /// The IPv4 packets at these places of the columns.
+    /// The five-tuples of a range of the columns.
     #[inline(always)]
     pub(crate) fn tuples(&self, places: Range<usize>) -> &[Tuple<8>] {
         &self.columns.tuples[places]
     }
 
-    /// What the frame at a place says beside its five-tuple; `None` where it is unknown.
+    /// The extras of the frame at an index; `None` where they are unknown.
     #[inline]
     pub(crate) fn extras(&self, place: usize) -> Option<&Extras> {
         self.extras.as_ref()?[place].as_ref()
     }
 
-    /// The headers of the packet at a place.
+    /// The headers of the packet at an index.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is no such packet.
     pub fn headers(&self, place: usize) -> Headers {
         if let Ok(at) = self.others.binary_search_by_key(&place, |other| other.place) {
             return self.others[at].row.headers;
@@ -323,13 +322,13 @@ impl Block {
         Headers::V4(self.columns.tuples[..self.len][place].into())
     }
 
-    /// The bytes of each packet on the wire.
+    /// The length of each packet on the wire, in bytes.
     pub fn wires(&self) -> &[u32] {
         &self.columns.wires[..self.len]
     }
 }
 
-/// Reads frames into a block that has room for them.
+/// Reads frames into a block with room for them.
 struct Read<'a> {
     block: &'a mut Block,
     frames: Frames<'a>,
@@ -343,7 +342,7 @@ impl WithHeaders for Read<'_> {
     fn run<H: ReadHeaders>(self, headers: H) {
         let Self { block, frames, tunnels } = self;
         let inner = tunnels.are_followed();
-        // Where the next frame begins that is not of Ethernet.
+        // The index of the next frame that is not Ethernet.
         let (mut taken, mut other) = (0, 0);
         while taken < frames.len() {
             if other <= taken {

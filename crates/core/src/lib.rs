@@ -1,21 +1,21 @@
-//! The measuring core of flowgauge: headers, keys, batches, summaries and tasks.
+//! The measurement core of flowgauge: headers, keys, batches, summaries and tasks.
 //!
-//! No I/O, no threads, no clock and no unsafe code. The modules stand in the packet's way:
-//! [`packet`] turns bytes into headers, [`key`] headers into keys, and [`lanes`] put them into a
-//! [`batch`] that carries them to a [`summary`], with an [`accelerator`] before it if asked for. At the
-//! close of an epoch the tasks of [`task`] read what the summary answers. Other crates see batches and
+//! No I/O, no threads, no clock and no unsafe code. The modules in a packet's order: [`packet`]
+//! reads headers, [`key`] makes keys of them, and the [`batcher`] collects the keys in a [`batch`]
+//! that it passes to a [`summary`], through an [`accelerator`] if one is configured. At the close
+//! of an epoch, the tasks of [`task`] read the answers of the summary. Other crates use batches and
 //! summaries of [`any`] key width.
 #![forbid(unsafe_code)]
 
-// `any` makes every summary for every width of keys, which unit tests would compile once more.
+// `any` instantiates every summary for every key width; unit tests do not compile it again.
 #[cfg(not(test))]
 pub mod any;
 #[cfg(not(test))]
 pub mod audit;
 #[cfg(not(test))]
-pub mod block;
+pub mod batcher;
 #[cfg(not(test))]
-pub mod lanes;
+pub mod block;
 
 pub mod accelerator;
 pub mod batch;

@@ -1,4 +1,4 @@
-//! Packets by protocol and by service port, counted one by one: for reports beside summaries that do not
+//! Exact counts of packets by protocol and by service port, for reports of summaries that do not
 //! hold every flow.
 
 use std::fmt;
@@ -9,30 +9,30 @@ use crate::terms::Size;
 /// Protocols with ports: TCP, UDP and SCTP.
 pub const WITH_PORTS: [u8; 3] = [6, 17, 132];
 
-/// Service ports from 1024 on that are told apart. Those below all are.
+/// Service ports of at least 1024 with a counter of their own. All lower ports have one.
 pub const REGISTERED: [u16; 44] = [
     1080, 1194, 1433, 1521, 1701, 1723, 1812, 1813, 1883, 1900, 2049, 2123, 2152, 3074, 3128, 3268,
     3306, 3389, 3478, 4500, 4789, 5060, 5061, 5222, 5353, 5355, 5432, 5672, 5900, 6081, 6379, 6443,
     6667, 6881, 8080, 8443, 9092, 9100, 9200, 11211, 20000, 25565, 27017, 51820,
 ];
 
-/// Ports that are told apart by their numbers.
+/// Ports below this number have a counter of their own.
 const WELL_KNOWN: usize = 1024;
 
-/// Ports that are told apart, and one more for all others.
+/// Counters of a protocol with ports: one for each known port, and one for all others.
 const PLACES: usize = WELL_KNOWN + REGISTERED.len() + 1;
 
-/// Counters, as many as an index of 12 bits reaches: a row of ports for each protocol that has some, then
-/// one for each protocol.
+/// Number of counters, for an index of 12 bits: a row of ports for each protocol with ports, then
+/// one counter for each protocol.
 const SLOTS: usize = 4096;
 
-/// Where the counters of protocols begin.
+/// The index of the first protocol's counter.
 const PROTOCOLS: usize = WITH_PORTS.len() * PLACES;
 
 const _: () = assert!(PROTOCOLS + 256 <= SLOTS);
 
-/// Which counter a packet is added to: the sum of what its protocol says, and of the place of its port
-/// where the protocol has ports.
+/// Finds the counter of a packet: the start given by its protocol, plus the place of its port where
+/// the protocol has ports.
 struct Index {
     protocols: [(u16, u16); 256],
     ports: Box<[u16; 1 << 16]>,
@@ -57,7 +57,7 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
 
 /// Packets and bytes by protocol, and by the lower of both ports.
 ///
-/// Cost: two additions a packet. Memory: 64 KiB, and 129 KiB that all share.
+/// Cost: two additions a packet. Memory: 64 KiB, and 129 KiB once for all instances.
 #[derive(Clone)]
 pub struct Services {
     slots: Box<[Size; SLOTS]>,
@@ -65,7 +65,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Counts a packet of `wire` bytes, whose ports are in network order: those of the source first.
+    /// Counts a packet of `wire` bytes. Ports are in network order, source port first.
     #[inline(always)]
     pub fn add(&mut self, protocol: u8, [a, b, c, d]: [u8; 4], wire: u32) {
         let port = u16::from_be_bytes([a, b]).min(u16::from_be_bytes([c, d]));
@@ -74,14 +74,14 @@ impl Services {
         self.slots[usize::from(slot) % SLOTS] += one(wire);
     }
 
-    /// Counts a packet whose ports could not be read, as one of no port that is told apart.
+    /// Counts a packet without readable ports, among the other ports of its protocol.
     pub fn add_protocol(&mut self, protocol: u8, wire: u32) {
         let (first, mask) = self.index.protocols[usize::from(protocol)];
         let none = (PLACES - 1) as u16 & mask;
         self.slots[usize::from(first + none) % SLOTS] += one(wire);
     }
 
-    /// Adds what another thread counted.
+    /// Adds the counts of another thread.
     pub fn merge(&mut self, other: &Self) {
         for (own, other) in self.slots.iter_mut().zip(&*other.slots) {
             *own += *other;
@@ -93,7 +93,7 @@ impl Services {
         self.slots.fill(Size::default());
     }
 
-    /// The protocols that had a packet.
+    /// The protocols with a packet, and their sizes.
     pub fn protocols(&self) -> impl Iterator<Item = (u8, Size)> {
         let of = |protocol: u8| match WITH_PORTS.iter().position(|with| *with == protocol) {
             Some(at) => self.slots[at * PLACES..][..PLACES].iter().copied().sum(),
@@ -103,7 +103,7 @@ impl Services {
         all.filter(|(_, size): &(u8, Size)| size.packets > 0)
     }
 
-    /// The protocols and ports that are told apart and had a packet.
+    /// The known ports with a packet, as protocol, port and size.
     pub fn ports(&self) -> impl Iterator<Item = (u8, u16, Size)> {
         let port = |place: usize| match place.checked_sub(WELL_KNOWN) {
             None => Some(place as u16),

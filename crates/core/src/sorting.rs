@@ -1,9 +1,8 @@
-//! Sorting at the end of epochs, compiled once for whatever is sorted.
+//! Sorting at the end of epochs, with one compiled sort for all item types.
 
 use std::cmp::Ordering;
 
-/// The numbers of `len` items, fewer than 2³², in the order of the items; equal ones as they stood. Takes
-/// 4 bytes for each.
+/// The indices of `len` items, fewer than 2³², in sorted order. Stable. Memory: 4 bytes an item.
 pub(crate) fn order(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..len as u32).collect();
     numbers.sort_unstable_by(|one, other| {
@@ -12,12 +11,12 @@ pub(crate) fn order(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> V
     numbers
 }
 
-/// Sorts fewer than 2³² items; equal ones stay as they stood. Takes 4 bytes for each.
+/// Sorts fewer than 2³² items. Stable. Memory: 4 bytes an item.
 pub fn sort_by<T>(items: &mut [T], compare: &dyn Fn(&T, &T) -> Ordering) {
-    // Which item goes to each place.
+    // The index of the item that goes to each place.
     let mut from = order(items.len(), &|one, other| compare(&items[one], &items[other]));
     for start in 0..from.len() {
-        // Along a cycle each item goes to its place, and the first one travels to the last place.
+        // Swaps along a cycle of the permutation, so that each item reaches its place.
         let mut place = start;
         loop {
             let next = std::mem::replace(&mut from[place], place as u32) as usize;

@@ -1,22 +1,22 @@
-//! Names that do not exist, and the nearest that do.
+//! Errors for unknown names, with the nearest known name.
 
 use std::fmt;
 
-/// A name that does not exist: of an algorithm, an accelerator, a parameter, a task or a key.
+/// An unknown name of an algorithm, an accelerator, a parameter, a task or a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// What has such names.
+    /// The kind of thing that was named.
     pub what: &'static str,
-    /// What was given.
+    /// The given name.
     pub name: String,
-    /// What it was given to, where that is no run as a whole.
+    /// What it belongs to, such as the algorithm of a parameter; `None` for names of the whole run.
     pub of: Option<&'static str>,
-    /// What there is.
+    /// The known names.
     pub known: Vec<&'static str>,
 }
 
 impl Unknown {
-    /// Of names that no other one has.
+    /// An unknown name that belongs to the whole run.
     pub fn new(
         what: &'static str,
         name: &str,
@@ -39,7 +39,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// What to say behind a name that does not exist: the nearest that does, or all of them where none is near.
+/// The remedy for an unknown name: the nearest known name, or all of them where none is near.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(name, known.iter().copied()) {
@@ -49,7 +49,7 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     }
 }
 
-/// The nearest of the known words, where one is near: a third of its letters may differ, or the word
+/// The nearest known word, if one is near: at most a third of its letters differ, or the word
 /// abbreviates it, as `src` does `source`.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
@@ -61,7 +61,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known.into_iter().filter(|known| abbreviates(word, known)).min_by_key(|known| known.len())
 }
 
-/// Whether the word begins as the whole does, and has at least two of its letters in their order.
+/// Whether the word abbreviates the whole: same first letter, and at least two of its letters in
+/// order.
 fn abbreviates(word: &str, whole: &str) -> bool {
     let mut letters = whole.chars();
     word.len() >= 2

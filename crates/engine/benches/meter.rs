@@ -10,8 +10,8 @@ use std::thread;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flowgauge_core::any::{AnySummary, BatchMut};
 use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::key::{KeyKind, KeySpec};
-use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::{Frame, FrameColumns, Frames, LinkType, Tunnels};
 use flowgauge_core::summary::{Options, Parameters};
 use flowgauge_engine::sink::{Json, Written};
@@ -83,7 +83,7 @@ fn meters(c: &mut Criterion) {
     let frames = frames.frames();
 
     let key: KeySpec = KeyKind::FIVE_TUPLE.into();
-    let mut lanes = Lanes::new(LaneOptions {
+    let mut batcher = Batcher::new(BatcherOptions {
         key,
         tunnels: Tunnels::Outer,
         batch_packets: BATCH_PACKETS,
@@ -100,7 +100,7 @@ fn meters(c: &mut Criterion) {
     benches.bench_function("loop", |b| {
         b.iter(|| {
             for burst in black_box(frames).chunks(BATCH_PACKETS) {
-                lanes.take(burst, u64::MAX, &mut own);
+                batcher.take(burst, u64::MAX, &mut own);
             }
         });
     });

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flowgauge_core::any::AnySummary;
 use flowgauge_core::audit::Audit;
+use flowgauge_core::batcher::BatcherOptions;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Elements, KeyKind};
-use flowgauge_core::lanes::LaneOptions;
 use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::{
     BuildError, BuildErrorKind, Cells, Flows, Memory, Options, Parameters,
@@ -174,11 +174,11 @@ impl Builder {
         if self.config.lock_memory { memory.locked(&self.unlocked) } else { memory }
     }
 
-    /// The lanes of packets for such summaries.
-    fn lanes(&self, summaries: &Summaries) -> LaneOptions {
+    /// How packets are batched for these summaries.
+    fn batcher(&self, summaries: &Summaries) -> BatcherOptions {
         let config = &self.config;
         let digester = Options::new(0, self.seed).digester;
-        LaneOptions {
+        BatcherOptions {
             key: config.key,
             tunnels: config.tunnels,
             batch_packets: config.batch_packets,
@@ -221,13 +221,13 @@ impl Builder {
         let bytes = sets.all().map(Summaries::all_bytes).sum();
         let mut closer =
             answering(&self.config, self.seed, &self.entries, &view, sets.first(), bytes, notes)?;
-        let lanes = self.lanes(sets.first());
+        let batcher = self.batcher(sets.first());
         if self.config.save {
             closer.save(Saving::new(&self.config, self.seed)?);
         }
         let rate = sets.first().header_rate();
         let sampling = rate.map(|rate| (rate, self.seed));
-        Ok(Prepared { config: self.config, lanes, sets, sharing, closer, sampling })
+        Ok(Prepared { config: self.config, batcher, sets, sharing, closer, sampling })
     }
 }
 

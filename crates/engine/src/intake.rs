@@ -1,11 +1,11 @@
-//! One measurement's way from frames to batches: clock, filter, lanes, and the account of all that.
+//! One measurement: frames pass the clock and the filter into batches, and the account counts them.
 
 mod ended;
 mod packets;
 mod picking;
 
+use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::block::Block;
-use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::{Frame, Frames};
 use flowgauge_core::task;
 use flowgauge_core::timeline::Timeline;
@@ -22,7 +22,7 @@ use packets::{Packets, Places};
 
 pub(crate) use ended::{Ended, add_note};
 
-/// Packets that are put into lanes at a time.
+/// Packets that the batcher takes at a time.
 pub(crate) const BURST: usize = 256;
 
 /// Takes the batches of an intake, and the ends of its epochs.
@@ -52,11 +52,11 @@ pub(crate) trait Crew: Take {
 /// Whether the packet at a place passes the filter.
 type Judge<'a> = dyn FnMut(usize) -> bool + 'a;
 
-/// Puts packets into lanes, and decides where epochs end.
+/// Passes packets to the batcher, and decides where epochs end.
 ///
-/// Cost: two virtual calls for each burst and one for each batch. Memory: that of the lanes.
+/// Cost: two virtual calls for each burst and one for each batch. Memory: that of the batcher.
 pub(crate) struct Intake {
-    lanes: Lanes,
+    batcher: Batcher,
     /// Which packets are read, where not all are.
     sampling: Option<Sampling>,
     filter: Option<Filter>,
@@ -65,7 +65,7 @@ pub(crate) struct Intake {
     clock: Clock,
     /// Packets that may still be read under `-c`, of those that pass the filter.
     left: u64,
-    /// Of the open epoch, without what the lanes count; with the packets read up to its latest update.
+    /// Of the open epoch, without the counts of the batcher; with the packets read up to its latest update.
     account: Account,
     reported: u64,
     /// Keyed packets before the epoch ends or an update is due, and those that it takes behind them.
@@ -93,13 +93,13 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(config: &Config, lanes: LaneOptions) -> Self {
+    pub(crate) fn new(config: &Config, batcher: BatcherOptions) -> Self {
         let packets = |length| match length {
             EpochLength::Packets(packets) => packets,
             EpochLength::Whole | EpochLength::Time(_) => u64::MAX,
         };
         let mut intake = Self {
-            lanes: Lanes::new(lanes),
+            batcher: Batcher::new(batcher),
             sampling: None,
             filter: config.filter.clone(),
             packets_per_epoch: packets(config.epoch),
@@ -140,7 +140,7 @@ impl Intake {
 
     /// Whether blocks need the extras of frames.
     pub(crate) fn wants_extras(&self) -> bool {
-        self.lanes.wants_extras()
+        self.batcher.wants_extras()
     }
 
     /// Whether a frame passes the filter, where there is one.
@@ -329,10 +329,10 @@ impl Intake {
         taken
     }
 
-    /// Puts packets that pass the filter into their lanes; returns how many.
+    /// Passes packets that pass the filter to the batcher; returns how many.
     #[inline]
     fn put(&mut self, packets: impl Packets, crew: &mut dyn Crew) -> usize {
-        let (taken, keyed) = packets.put(&mut self.lanes, self.stretch_left, crew);
+        let (taken, keyed) = packets.put(&mut self.batcher, self.stretch_left, crew);
         if let Some(timeline) = &mut self.timeline {
             packets.part(0..taken).record(timeline);
         }
@@ -424,7 +424,7 @@ impl Intake {
             timeline.clear();
         }
         self.step_ns = 0;
-        self.lanes.forget();
+        self.batcher.forget();
         if let Some(sampling) = &mut self.sampling {
             sampling.forget();
         }
@@ -466,8 +466,8 @@ impl Intake {
 
     /// The open epoch as far as it went, all of which the crew then has.
     fn so_far(&mut self, crew: &mut dyn Crew) -> Ended {
-        self.lanes.flush(crew);
-        let counts = self.lanes.counts();
+        self.batcher.flush(crew);
+        let counts = self.batcher.counts();
         let sampling = self.sampling.as_mut();
         let traffic = sampling.map(|sampling| sampling.so_far(counts.keyed.packets));
         let traffic = match self.thinned {
@@ -500,7 +500,7 @@ impl Intake {
             ends_ns: self.clock.ends_ns(),
             unfit: self.unfit.clone(),
             timeline: self.timeline.clone(),
-            services: self.lanes.services(),
+            services: self.batcher.services(),
             notes: self.notes.clone(),
             step_ns: self.step_ns,
             late_epochs: 0,

@@ -7,7 +7,7 @@
 use std::thread;
 
 use flowgauge_core::any::BatchMut;
-use flowgauge_core::lanes::{LaneOptions, Take};
+use flowgauge_core::batcher::{BatcherOptions, Take};
 use flowgauge_core::sorting::sort_by;
 use flowgauge_core::summary::Incompatible;
 use flowgauge_core::terms::Size;
@@ -65,7 +65,8 @@ pub(crate) fn run(
     let mut sets: Vec<_> = prepared.sets.workers.into_iter().flatten().collect();
     hand_out(&mut sets, prepared.config.workers, Summaries::another);
     let (config, cores) = (&prepared.config, prepared.sharing.cores.as_ref());
-    if let Some((ended, origin)) = read(config, cores, prepared.lanes, &mut sets, shares, progress)?
+    if let Some((ended, origin)) =
+        read(config, cores, prepared.batcher, &mut sets, shares, progress)?
     {
         let mut closer = prepared.closer;
         closer.close(ended, &[&sets[0]], sink)?;
@@ -83,10 +84,11 @@ fn by_turns(
     sink: &mut dyn Sink,
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Run, EngineError> {
-    let Prepared { config, lanes, sets, sharing, mut closer, .. } = prepared;
+    let Prepared { config, batcher, sets, sharing, mut closer, .. } = prepared;
     let mut sets: Vec<_> = sets.workers.into_iter().flatten().collect();
     hand_out(&mut sets, config.workers, Summaries::another);
-    let (ended, read) = turns::read(&config, &sharing, lanes, &mut sets, inputs.chain(), progress)?;
+    let (ended, read) =
+        turns::read(&config, &sharing, batcher, &mut sets, inputs.chain(), progress)?;
     if read.is_something() {
         let sets: Vec<_> = sets.iter().collect();
         closer.close(ended, &sets, sink)?;
@@ -104,7 +106,7 @@ fn closed(closer: Closer, read: run::Read) -> Run {
 fn read(
     config: &Config,
     cores: Option<&Cores>,
-    lanes: LaneOptions,
+    batcher: BatcherOptions,
     sets: &mut Vec<Summaries>,
     shares: Vec<Vec<Piece>>,
     progress: &mut dyn FnMut(&dyn Source),
@@ -116,12 +118,13 @@ fn read(
         for (worker, (set, share)) in workers {
             others.push(spawn(scope, &format!("worker {worker}"), move || {
                 let _pinned = cores.map(|cores| cores.pin(worker)).transpose()?;
-                Ok(read_share(config, lanes, set, share, &mut |_| {}))
+                Ok(read_share(config, batcher, set, share, &mut |_| {}))
             })?);
         }
         let mut pieces = Vec::new();
         if let Some((_, (set, share))) = own {
-            pieces.push(pinned(cores, 0, || Ok(read_share(config, lanes, set, share, progress)))?);
+            pieces
+                .push(pinned(cores, 0, || Ok(read_share(config, batcher, set, share, progress)))?);
         }
         for (number, worker) in (1..).zip(others) {
             let joined = worker.join();
@@ -157,7 +160,7 @@ fn read(
 /// Reads the pieces of one worker; `None` at the first problem.
 fn read_share(
     config: &Config,
-    lanes: LaneOptions,
+    batcher: BatcherOptions,
     set: &mut Summaries,
     share: Vec<Piece>,
     progress: &mut dyn FnMut(&dyn Source),
@@ -165,7 +168,7 @@ fn read_share(
     let mut pieces = Vec::with_capacity(share.len());
     let mut columns = Columns::default();
     for Piece { input, mut source } in share {
-        let mut intake = Intake::new(config, lanes);
+        let mut intake = Intake::new(config, batcher);
         let mut crew = Collect { set, ended: Ended::default() };
         loop {
             let mut burst = Burst::new(&mut columns);

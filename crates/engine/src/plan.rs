@@ -5,8 +5,8 @@ use std::sync::Arc;
 use flowgauge_core::accelerator::HeaderRate;
 use flowgauge_core::audit::SMALLEST_SLICE;
 use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::batcher::BatcherOptions;
 use flowgauge_core::key::CanonicalKey;
-use flowgauge_core::lanes::LaneOptions;
 use flowgauge_core::summary::{BuildErrorKind, Flows};
 use flowgauge_core::task::Lane;
 use flowgauge_kernel::Seed;
@@ -37,7 +37,7 @@ pub struct Plan(Vec<Prepared>);
 /// One measurement that is ready to begin.
 pub(crate) struct Prepared {
     pub(crate) config: Config,
-    pub(crate) lanes: LaneOptions,
+    pub(crate) batcher: BatcherOptions,
     pub(crate) sets: Sets,
     pub(crate) sharing: Sharing,
     pub(crate) closer: Closer,
@@ -188,7 +188,7 @@ impl Plan {
         let (swaps, alive) = (Arc::default(), Alive::default());
         let mut streams: Vec<Vec<Stream>> = (0..queues).map(|_| Vec::new()).collect();
         let (mut closings, mut workers) = (Vec::new(), Vec::new());
-        for Prepared { mut config, lanes, sets, sharing, closer, sampling } in self.0 {
+        for Prepared { mut config, batcher, sets, sharing, closer, sampling } in self.0 {
             let mut sums: Vec<_> = sets.sums.into_iter().map(Set::new).collect();
             let (crews, side) = if queues > 1 {
                 let (crews, queues) =
@@ -206,7 +206,7 @@ impl Plan {
             // Measurements that share headers count the packets of the limit before they take them.
             config.limit = config.limit.filter(|_| one || apart);
             for (queue, (streams, crew)) in streams.iter_mut().zip::<Vec<_>>(crews).enumerate() {
-                let mut intake = Intake::new(&config, lanes);
+                let mut intake = Intake::new(&config, batcher);
                 if let Some((rate, seed)) = &sampling {
                     intake.sample(Sampling::new(*rate, seed, &config.name, queue));
                 }

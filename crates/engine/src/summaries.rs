@@ -3,8 +3,8 @@
 use flowgauge_core::accelerator::HeaderRate;
 use flowgauge_core::any::{AnySummary, BatchMut};
 use flowgauge_core::audit::{Audit, Observed};
+use flowgauge_core::batcher::Take;
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::lanes::Take;
 use flowgauge_core::summary::{Answers, Incompatible, Setting};
 use flowgauge_core::task;
 use flowgauge_core::terms::{Measure, Size};

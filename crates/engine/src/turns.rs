@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::lanes::LaneOptions;
+use flowgauge_core::batcher::BatcherOptions;
 use flowgauge_core::sorting::sort_by;
 use flowgauge_core::summary::Incompatible;
 
@@ -64,7 +64,7 @@ struct Done {
 pub(crate) fn read(
     config: &Config,
     sharing: &Sharing,
-    lanes: LaneOptions,
+    batcher: BatcherOptions,
     sets: &mut Vec<Summaries>,
     source: Box<dyn Chunks + Send>,
     progress: &mut dyn FnMut(&dyn Source),
@@ -94,14 +94,14 @@ pub(crate) fn read(
             let cores = sharing.cores.as_ref();
             let turn = Turn { turns, worker };
             others.push(spawn(scope, &format!("worker {worker}"), move || {
-                pinned(cores, worker, || Ok(turn.work(config, lanes, peer, &mut |_| {})))
+                pinned(cores, worker, || Ok(turn.work(config, batcher, peer, &mut |_| {})))
             })?);
         }
         let mut done = Vec::new();
         if let Some((worker, peer)) = own {
             let turn = Turn { turns, worker };
             done.push(pinned(sharing.cores.as_ref(), worker, || {
-                Ok(turn.work(config, lanes, peer, progress))
+                Ok(turn.work(config, batcher, peer, progress))
             })?);
         }
         for (number, worker) in (1..).zip(others) {
@@ -139,11 +139,11 @@ impl Turn<'_> {
     fn work(
         self,
         config: &Config,
-        lanes: LaneOptions,
+        batcher: BatcherOptions,
         mut peer: Peer<'_>,
         progress: &mut dyn FnMut(&dyn Source),
     ) -> Done {
-        let mut intake = Intake::new(config, lanes);
+        let mut intake = Intake::new(config, batcher);
         let (mut chunk, mut unfit) = (Chunk::default(), u64::MAX);
         let mut columns = Columns::default();
         while !peer.is_broken()

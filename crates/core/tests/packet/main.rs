@@ -1,9 +1,9 @@
 //! The header parser: each clause of its contract on frames made by hand, its totality on frames
 //! made at random, and its answers beside those of another parser.
 
+mod batcher;
 mod frames;
 mod ip;
-mod lanes;
 mod line;
 mod link;
 mod peer;

@@ -2,7 +2,7 @@
 
 use flowgauge_core::any::{AnyBatch, BatchMut};
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::lanes::Take;
+use flowgauge_core::batcher::Take;
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Digester, Gone, Producer};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flowgauge_core::any::BatchMut;
-use flowgauge_core::lanes::Take;
+use flowgauge_core::batcher::Take;
 use flowgauge_kernel::{Gone, User};
 
 use crate::config::Pace;

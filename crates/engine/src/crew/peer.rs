@@ -4,7 +4,7 @@
 use std::thread;
 
 use flowgauge_core::any::{AnyBatch, BatchMut};
-use flowgauge_core::lanes::Take;
+use flowgauge_core::batcher::Take;
 use flowgauge_kernel::{Consumer, Gone, Producer, ring};
 
 use super::dispatch::Way;

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
+use flowgauge_core::batcher::{Batcher, Take};
 use flowgauge_core::block::Block;
-use flowgauge_core::lanes::{Lanes, Take};
 use flowgauge_core::packet::Frames;
 use flowgauge_core::timeline::Timeline;
 
 use crate::clock::Clock;
 
-/// Packets on their way into lanes.
+/// Packets on their way to the batcher.
 pub(super) trait Packets: Copy {
     fn len(self) -> usize;
     /// The bytes of all of them on the wire.
@@ -18,8 +18,8 @@ pub(super) trait Packets: Copy {
     fn part(self, places: Range<usize>) -> Self;
     /// How many packets from the second on are ordinary ones to the clock, which took the first.
     fn run(self, clock: &mut Clock) -> usize;
-    /// Puts packets into lanes, as [`Lanes::take`].
-    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64);
+    /// Passes packets to the batcher, as [`Batcher::take`].
+    fn put(self, batcher: &mut Batcher, most: u64, to: &mut dyn Take) -> (usize, u64);
     /// Adds packets to a timeline.
     fn record(self, timeline: &mut Timeline);
 }
@@ -51,8 +51,8 @@ impl Packets for Frames<'_> {
         }
         clock.run(others_ns.iter().copied())
     }
-    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        lanes.take(self, most, to)
+    fn put(self, batcher: &mut Batcher, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        batcher.take(self, most, to)
     }
     fn record(self, timeline: &mut Timeline) {
         timeline.add(self);
@@ -93,8 +93,8 @@ impl Packets for Places<'_> {
             _ => clock.run(times_ns.iter().copied()),
         }
     }
-    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        lanes.take_block(self.block, self.first..self.end, most, to)
+    fn put(self, batcher: &mut Batcher, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        batcher.take_block(self.block, self.first..self.end, most, to)
     }
     fn record(self, timeline: &mut Timeline) {
         let (times_ns, wires) = (self.block.times_ns(), self.block.wires());

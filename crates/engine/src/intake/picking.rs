@@ -31,9 +31,9 @@ impl Intake {
         if let Some(sampling) = &mut self.sampling {
             let (packets, weight) = sampling.next_weight();
             if !sampling.stands_for(packets) {
-                self.lanes.flush(crew);
-                sampling.count(self.lanes.counts().keyed.packets, packets);
-                self.lanes.weigh(u32::try_from(weight).unwrap_or(u32::MAX), crew);
+                self.batcher.flush(crew);
+                sampling.count(self.batcher.counts().keyed.packets, packets);
+                self.batcher.weigh(u32::try_from(weight).unwrap_or(u32::MAX), crew);
             }
         }
     }

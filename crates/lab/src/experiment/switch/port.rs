@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use flowgauge_core::any::BatchMut;
 use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
-use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::{Frames, Tunnels};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Report;
@@ -273,7 +273,7 @@ impl Take for Digests {
 /// Reads headers, and digests five-tuples.
 fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
     let (key, isa) = (KeySpec::from(KeyKind::FIVE_TUPLE), Isa::best());
-    let mut lanes = Lanes::new(LaneOptions {
+    let mut batcher = Batcher::new(BatcherOptions {
         key,
         tunnels: Tunnels::Outer,
         batch_packets: BATCH_PACKETS,
@@ -284,7 +284,7 @@ fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
     });
     let mut digests = Digests(Digester::new(Seed::from(1), isa).for_keys(key.lanes()[0]));
     each_burst(source, |frames| {
-        lanes.take(frames, u64::MAX, &mut digests);
+        batcher.take(frames, u64::MAX, &mut digests);
     })
 }
 

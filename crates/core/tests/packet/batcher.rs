@@ -2,9 +2,9 @@
 
 use flowgauge_core::any::BatchMut;
 use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::block::Block;
 use flowgauge_core::key::{Extract, FlowKey, Key16, Key37, KeyKind};
-use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::{
     Frame, FrameColumns, Headers, KeylessCounts, LinkType, Malformed, Tunnels,
 };
@@ -115,7 +115,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
         }
         let batch_packets = 1 + random.below(BATCH_PACKETS);
         for isa in Isa::available() {
-            let options = LaneOptions {
+            let options = BatcherOptions {
                 key: KeyKind::FIVE_TUPLE.into(),
                 tunnels,
                 batch_packets,
@@ -124,20 +124,20 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 ipv6: true,
                 isa,
             };
-            let through = |take: &dyn Fn(&mut Lanes, &mut Taken)| {
-                let (mut lanes, mut taken) = (Lanes::new(options), Taken::default());
-                take(&mut lanes, &mut taken);
-                lanes.flush(&mut taken);
-                Taken { keyless: lanes.counts().keyless, ..taken }
+            let through = |take: &dyn Fn(&mut Batcher, &mut Taken)| {
+                let (mut batcher, mut taken) = (Batcher::new(options), Taken::default());
+                take(&mut batcher, &mut taken);
+                batcher.flush(&mut taken);
+                Taken { keyless: batcher.counts().keyless, ..taken }
             };
-            let direct = through(&|lanes, taken| {
-                lanes.take(columns.frames(), u64::MAX, taken);
+            let direct = through(&|batcher, taken| {
+                batcher.take(columns.frames(), u64::MAX, taken);
             });
             assert_eq!(direct, expected, "{isa} {mutated:02x?}");
-            let shared = through(&|lanes, taken| {
+            let shared = through(&|batcher, taken| {
                 let mut block = Block::new(isa, false);
                 assert_eq!(block.read(columns.frames(), tunnels), frames.len());
-                lanes.take_block(&block, 0..frames.len(), u64::MAX, taken);
+                batcher.take_block(&block, 0..frames.len(), u64::MAX, taken);
             });
             assert_eq!(shared, expected, "{isa} {mutated:02x?}");
         }

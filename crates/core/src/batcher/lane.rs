@@ -1,10 +1,10 @@
-//! One key type on its way from headers to batches.
+//! A lane: the packets of one key type, from headers to batches.
 
 use std::ops::Range;
 
 use flowgauge_kernel::{Digester, Tuple};
 
-use super::{Beside, Keyless, LaneOptions, Take};
+use super::{BatcherOptions, Beside, Keyless, Take};
 use crate::any::Width;
 use crate::batch::Batch;
 use crate::block::Block;
@@ -18,7 +18,7 @@ use crate::terms::{Size, SpreadOf};
 pub(super) fn one(wire: u32) -> Size {
     Size { packets: 1, bytes: u64::from(wire) }
 }
-/// Cuts keys from five-tuples.
+/// Extracts keys from five-tuples.
 #[inline(always)]
 fn cut<const N: usize, K>(tuples: &[Tuple<N>], kind: KeyKind, mask: K, to: &mut [K])
 where
@@ -29,28 +29,28 @@ where
     }
 }
 
-/// A batch of one key type that fills.
+/// One lane: extracts keys of type `K` and collects them in a batch.
 pub(super) struct Lane<K> {
     pub(super) key: KeySpec,
     mask: K,
-    /// Whether it is a key that is made by code of its own.
+    /// Whether the key has its own extraction code.
     usual: bool,
-    /// Whether more of frames is read than headers.
+    /// Whether the key or the elements need extras.
     pub(super) extras: bool,
     batch: Batch<K>,
     batch_packets: usize,
     elements: Option<Elements>,
     pub(super) services: Option<Box<Services>>,
-    /// Packets passed on, and those of them that were passed on for both ends.
+    /// Packets passed on, and the part of them that was passed on for both ends.
     pub(super) keyed: Size,
     pub(super) twice: Size,
-    /// Packets that each row stands for.
+    /// Number of packets that each row represents.
     weight: u32,
 }
 
 impl<K: Width> Lane<K> {
-    pub(super) fn new(options: LaneOptions, lane: usize) -> Self {
-        let LaneOptions { key, batch_packets, elements, services, .. } = options;
+    pub(super) fn new(options: BatcherOptions, lane: usize) -> Self {
+        let BatcherOptions { key, batch_packets, elements, services, .. } = options;
         let services = services.then(Box::default);
         let (mask, usual) = (key.mask(key.lanes()[lane]), key.kind().is_usual());
         Self {
@@ -68,16 +68,16 @@ impl<K: Width> Lane<K> {
         }
     }
 
-    pub(super) fn ipv6(options: LaneOptions) -> Option<Self> {
+    pub(super) fn ipv6(options: BatcherOptions) -> Option<Self> {
         options.ipv6.then(|| Self::new(options, 1))
     }
 
-    /// Whether each packet is taken by itself: no loop cuts such keys from columns.
+    /// Whether packets are taken one by one: no loop extracts such keys from columns.
     fn takes_singly(&self) -> bool {
         self.key.kind().is_either() || self.key.kind().needs_extras()
     }
 
-    /// Takes a packet with an IP header; `to` gets the batch when it is full.
+    /// Takes a packet with an IP header, and passes the batch to `to` when it is full.
     #[inline(always)]
     pub(super) fn take<const N: usize>(
         &mut self,
@@ -101,7 +101,7 @@ impl<K: Width> Lane<K> {
         Ok(())
     }
 
-    /// As [`Self::take`], of a key that reads more than a five-tuple, or that is either end of the packet.
+    /// As [`Self::take`], for a key that needs extras, or that is either end of the packet.
     #[inline(never)]
     fn take_singly<const N: usize>(
         &mut self,
@@ -142,7 +142,7 @@ impl<K: Width> Lane<K> {
         Ok(())
     }
 
-    /// The element of a packet; 0 where no summary wants it.
+    /// The element of a packet; 0 where no summary reads it.
     #[inline(always)]
     fn element_of<const N: usize>(&self, ip: &Ip<N>, extras: &Extras) -> Result<u64, Keyless>
     where
@@ -172,7 +172,7 @@ impl<K: Width> Lane<K> {
         Detail { tcp_flags, back }.into()
     }
 
-    /// Counts a packet by its protocol and service, where that is asked for.
+    /// Counts a packet by its protocol and service, where these are counted.
     #[inline(always)]
     fn count_service<const N: usize>(&mut self, ip: &Ip<N>, wire: u32) {
         let Some(services) = &mut self.services else { return };
@@ -183,7 +183,7 @@ impl<K: Width> Lane<K> {
         }
     }
 
-    /// Adds a row; `to` gets the batch when it is full.
+    /// Adds a row, and passes the batch to `to` when it is full.
     #[inline(always)]
     fn push(&mut self, key: K, packet: Beside<'_>, element: u64, lane: usize, to: &mut dyn Take) {
         if self.elements.is_some() {
@@ -196,7 +196,7 @@ impl<K: Width> Lane<K> {
         }
     }
 
-    /// Takes the first frames, as far as they are common ones of a version of IP; returns how many.
+    /// Takes leading common frames of one version of IP; returns their number.
     #[inline(always)]
     pub(super) fn take_common<const N: usize>(
         &mut self,
@@ -224,7 +224,7 @@ impl<K: Width> Lane<K> {
             let first = self.batch.len();
             let room = frames.part(taken..frames.len().min(taken + self.batch_packets - first));
             let free = self.batch.free_keys();
-            // A loop each, so that the usual keys do not pay for the others.
+            // Two loops, so that the usual keys do not pay for the others.
             let rows = if usual {
                 version.read_all(room.bytes(), free, key)
             } else {
@@ -241,8 +241,8 @@ impl<K: Width> Lane<K> {
         }
     }
 
-    /// As [`Self::take_common`], where more than a key is made of each packet: five-tuples are read some at
-    /// a time.
+    /// As [`Self::take_common`], where elements or services are needed too: reads five-tuples in
+    /// chunks.
     #[inline(always)]
     fn take_tuples_of<const N: usize>(
         &mut self,
@@ -262,7 +262,7 @@ impl<K: Width> Lane<K> {
             let room = frames.part(taken..frames.len().min(taken + SOME));
             let rows = version.read_all(room.bytes(), &mut tuples, |tuple| *tuple);
             let part = room.part(0..rows);
-            // A common frame is no tunnel that is followed.
+            // A common frame is never a tunnel that is followed.
             let flags = |row| tcp_flags(&part.at(row), Tunnels::Outer);
             self.take_tuples(&tuples[..rows], (part.wires(), part.times_ns()), flags, lane, to);
             taken += rows;
@@ -272,8 +272,8 @@ impl<K: Width> Lane<K> {
         }
     }
 
-    /// Takes packets of these five-tuples, bytes on the wire and times, and with the TCP flags that `flags`
-    /// says of their places.
+    /// Takes packets from columns of five-tuples, lengths on the wire and times. `flags` returns
+    /// the TCP flags of the packet at an index.
     #[inline(always)]
     fn take_tuples<const N: usize>(
         &mut self,
@@ -293,7 +293,7 @@ impl<K: Width> Lane<K> {
             let end = tuples.len().min(at + self.batch_packets - first);
             let (tuples, wires) = (&tuples[at..end], &wires[at..end]);
             let free = self.batch.free_keys();
-            // A loop for each kind of address, which is a constant there, copies by vectors.
+            // With a constant address kind, the loop is vectorized.
             match kind {
                 KeyKind::SOURCE => cut(tuples, KeyKind::SOURCE, mask, free),
                 KeyKind::DESTINATION => cut(tuples, KeyKind::DESTINATION, mask, free),
@@ -331,7 +331,7 @@ impl<K: Width> Lane<K> {
         }
     }
 
-    /// Takes packets of the columns of a block; returns how many have a key.
+    /// Takes a range of packets from the columns of a block; returns how many have a key.
     #[inline(always)]
     pub(super) fn take_columns(
         &mut self,
@@ -389,7 +389,7 @@ impl<K: Width> Lane<K> {
     }
 }
 
-/// The digest of whom the packet of a five-tuple speaks with.
+/// The digest of the peer in a five-tuple.
 #[inline(always)]
 fn peer<const N: usize>(tuple: Tuple<N>, kind: KeyKind, of: SpreadOf, digester: &Digester) -> u64
 where
@@ -402,7 +402,7 @@ where
 }
 
 impl<K: FlowKey> Clone for Lane<K> {
-    /// An empty lane like this one.
+    /// An empty lane with the same options.
     fn clone(&self) -> Self {
         let services = self.services.as_ref().map(|_| Box::default());
         let (keyed, twice) = Default::default();

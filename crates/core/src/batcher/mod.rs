@@ -1,11 +1,11 @@
-//! Frames to keys to batches, one lane for each key type.
+//! The batcher: from frames to keys to batches, with a lane for each key type.
 //!
 //! Keys with addresses have a lane for IPv4 and one for IPv6, so that an IPv4 key stays small. Keys
-//! without addresses share one lane, since IPv4 and IPv6 have the same protocols and ports.
+//! without addresses have one lane, since IPv4 and IPv6 have the same protocols and ports.
 //!
-//! The loop over a burst is compiled once for each pair of key types and instruction set: common headers
-//! are read, keys cut from them, and rows written, without a call between. Several measurements share a
-//! block of headers instead, of whose columns each takes its keys.
+//! The loop over a burst is compiled for each pair of key types and each instruction set. It reads
+//! common headers, extracts keys and writes rows without a function call. Several measurements read
+//! headers once, into a block, and each takes its keys from the columns of the block.
 
 mod lane;
 
@@ -25,30 +25,30 @@ use crate::terms::Size;
 
 use lane::{Lane, one};
 
-/// Takes the batches of lanes.
+/// Receives the batches of a batcher.
 pub trait Take {
-    /// Takes a batch of lane 0 or 1. The lane clears it afterwards.
+    /// Takes a batch of lane 0 or 1. The batcher clears it afterwards.
     fn take(&mut self, lane: usize, batch: BatchMut<'_>);
 }
 
-/// What became of packets since the last [`Lanes::forget`].
+/// Numbers of packets by outcome since the last [`Batcher::forget`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets and bytes with a key, up to the last [`Lanes::flush`].
+    /// Packets and bytes with a key, up to the last [`Batcher::flush`].
     pub keyed: Size,
-    /// Those of them that no lane takes.
+    /// The part of `keyed` that no lane takes.
     pub unmeasured: Size,
-    /// Packets counted for both of their ends, under two keys.
+    /// Packets counted under two keys, one for each of their ends.
     pub twice: Size,
     /// Packets without a key.
     pub keyless: KeylessCounts,
 }
 
-/// The lanes of one measurement.
+/// The batches of one measurement, in one or two lanes.
 ///
-/// Cost: one virtual call for each burst and each batch. Memory: a batch of 256 rows for each lane.
+/// Cost: a virtual call for each burst and each batch. Memory: a batch of 256 rows for each lane.
 #[derive(Clone)]
-pub struct Lanes {
+pub struct Batcher {
     keys: Keys,
     extras: bool,
     isa: Isa,
@@ -57,7 +57,7 @@ pub struct Lanes {
     unmeasured: Size,
 }
 
-/// The lanes by the types of their keys, named after the shortest key of each.
+/// The lanes by their key types, named after the shortest key of each type.
 #[derive(Clone)]
 enum Keys {
     Address(Lane<Key4>, Option<Lane<Key16>>),
@@ -68,26 +68,26 @@ enum Keys {
     Wide(Lane<Key16>),
 }
 
-/// How lanes fill their batches.
+/// How a batcher fills its batches.
 #[derive(Clone, Copy, Debug)]
-pub struct LaneOptions {
+pub struct BatcherOptions {
     /// The key.
     pub key: KeySpec,
     /// Which packet of a tunnel is measured, and whose bytes it counts.
     pub tunnels: Tunnels,
     /// Rows of a full batch, 1 to 256.
     pub batch_packets: usize,
-    /// What elements are, where the summaries want them.
+    /// What elements are, where the summaries read them.
     pub elements: Option<Elements>,
-    /// Whether packets are counted by protocol and service, too.
+    /// Whether packets are also counted by protocol and service.
     pub services: bool,
-    /// Whether IPv6 has a lane; without one its packets are counted as unmeasured.
+    /// Whether IPv6 has a lane. Without one, its packets are counted as unmeasured.
     pub ipv6: bool,
-    /// The instruction set that headers are read on.
+    /// The instruction set for reading headers.
     pub isa: Isa,
 }
 
-impl LaneOptions {
+impl BatcherOptions {
     fn wants_extras(&self) -> bool {
         self.key.kind().needs_extras() || matches!(self.elements, Some(Elements::Details))
     }
@@ -110,27 +110,26 @@ impl Keyless {
     }
 }
 
-/// What is known of a packet beside its IP header.
+/// A packet's fields besides its IP header.
 #[derive(Clone, Copy)]
 struct Beside<'a> {
     wire: u32,
     time_ns: i64,
-    /// `None` where it is unknown, or not asked for.
+    /// `None` where they are unknown, or not needed.
     extras: Option<&'a Extras>,
 }
 
-/// Puts packets into lanes.
+/// Adds packets to lanes.
 trait Put {
     fn v4(&mut self, ip: &Ip<8>, packet: Beside<'_>) -> Result<(), Keyless>;
     fn v6(&mut self, ip: &Ip<32>, packet: Beside<'_>) -> Result<(), Keyless>;
-    /// Whether more of frames is read than headers.
+    /// Whether the key or the elements need extras.
     fn wants_extras(&self) -> bool;
-    /// Puts the first of these frames of Ethernet, as far as they are common ones of IPv4; returns how
-    /// many.
+    /// Adds leading common IPv4 frames of these Ethernet frames; returns their number.
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
-    /// The same of IPv6.
+    /// Adds leading common IPv6 frames of these Ethernet frames; returns their number.
     fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
-    /// Puts packets of the columns of a block; returns how many of them have a key.
+    /// Adds packets from the columns of a block; returns how many of them have a key.
     fn columns(&mut self, block: &Block, places: Range<usize>, keyless: &mut KeylessCounts) -> u64;
 
     #[inline(always)]
@@ -145,7 +144,7 @@ trait Put {
     }
 }
 
-/// The lane of both versions.
+/// One lane for both versions of IP.
 struct One<'a, K> {
     lane: &'a mut Lane<K>,
     to: &'a mut dyn Take,
@@ -177,7 +176,7 @@ impl<K: Width + Extract<8> + Extract<32>> Put for One<'_, K> {
     }
 }
 
-/// A lane for each version, or for IPv4 alone.
+/// A lane for each version of IP, or for IPv4 alone.
 struct Two<'a, A, B> {
     v4: &'a mut Lane<A>,
     v6: Option<&'a mut Lane<B>>,
@@ -217,9 +216,9 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
     }
 }
 
-impl Lanes {
-    /// Empty lanes.
-    pub fn new(options: LaneOptions) -> Self {
+impl Batcher {
+    /// An empty batcher.
+    pub fn new(options: BatcherOptions) -> Self {
         let keys = match options.key.lanes() {
             [4, _] => Keys::Address(Lane::new(options, 0), Lane::ipv6(options)),
             [8, _] => Keys::Pair(Lane::new(options, 0), Lane::ipv6(options)),
@@ -229,12 +228,12 @@ impl Lanes {
             _ => Keys::FiveTuple(Lane::new(options, 0), Lane::ipv6(options)),
         };
         let (keyless, unmeasured) = (KeylessCounts::default(), Size::default());
-        let LaneOptions { isa, tunnels, .. } = options;
+        let BatcherOptions { isa, tunnels, .. } = options;
         Self { keys, extras: options.wants_extras(), isa, tunnels, keyless, unmeasured }
     }
 
-    /// Takes frames in their order until `most` packets had a key; `to` gets each batch that is full.
-    /// Returns the frames taken, and how many of them had a key.
+    /// Takes frames in order until `most` packets had a key, and passes full batches to `to`.
+    /// Returns the number of frames taken, and of those with a key.
     pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
         let Self { keys, isa, tunnels, keyless, unmeasured, .. } = self;
         match keys {
@@ -265,7 +264,7 @@ impl Lanes {
         }
     }
 
-    /// As [`Self::take`], of the packets at these places of a block.
+    /// As [`Self::take`], for a range of packets of a block.
     pub fn take_block(
         &mut self,
         block: &Block,
@@ -293,7 +292,7 @@ impl Lanes {
         }
     }
 
-    /// Passes on the batches that are not full.
+    /// Passes on the batches that are not full yet.
     pub fn flush(&mut self, to: &mut dyn Take) {
         match &mut self.keys {
             Keys::Address(v4, v6) => flush_two(v4, v6.as_mut(), to),
@@ -305,7 +304,7 @@ impl Lanes {
         }
     }
 
-    /// Lets each packet from here on stand for so many.
+    /// Sets the weight in packets of all following packets.
     pub fn weigh(&mut self, packets: u32, to: &mut dyn Take) {
         match &mut self.keys {
             Keys::Address(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
@@ -317,12 +316,12 @@ impl Lanes {
         }
     }
 
-    /// Whether more of frames is read than headers: blocks need the extras then.
+    /// Whether the key or the elements need extras, so that blocks must read them.
     pub fn wants_extras(&self) -> bool {
         self.extras
     }
 
-    /// What became of the packets.
+    /// The numbers of packets by outcome.
     pub fn counts(&self) -> Counts {
         let (keyless, unmeasured) = (self.keyless, self.unmeasured);
         let (keyed, twice) = match &self.keys {
@@ -336,7 +335,7 @@ impl Lanes {
         Counts { keyed: keyed + unmeasured, unmeasured, twice, keyless }
     }
 
-    /// Packets by protocol and service, where that is asked for.
+    /// Packets by protocol and service, where these are counted.
     pub fn services(&self) -> Option<Box<Services>> {
         let (first, second) = match &self.keys {
             Keys::Address(v4, v6) => services(v4, v6.as_ref()),
@@ -353,7 +352,7 @@ impl Lanes {
         Some(all)
     }
 
-    /// Counts from 0 again.
+    /// Resets all counts to 0.
     pub fn forget(&mut self) {
         self.keyless = KeylessCounts::default();
         self.unmeasured = Size::default();
@@ -406,7 +405,7 @@ fn weigh_two<A: Width, B: Width>(
     }
 }
 
-/// Puts each frame into its lane, until `most` of them had a key.
+/// Adds each frame to its lane, until `most` of them had a key.
 struct Each<'a, P> {
     frames: Frames<'a>,
     tunnels: Tunnels,
@@ -424,7 +423,7 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
         let (frames, tunnels, most) = (*frames, *tunnels, *most);
         let inner = tunnels.are_followed();
         let (mut taken, mut left) = (0, most);
-        // Where the next frame begins that is not of Ethernet.
+        // The index of the next frame that is not Ethernet.
         let mut other = 0;
         while left > 0 && taken < frames.len() {
             if other <= taken {
@@ -434,7 +433,8 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
             let v4 = lanes.common_v4(headers, frames.part(taken..end), inner);
             let v6 = lanes.common_v6(headers, frames.part(taken + v4..end), inner);
             (taken, left) = (taken + v4 + v6, left - (v4 + v6) as u64);
-            // Behind packets of IPv6 stands any other; else one that is no common one.
+            // After common IPv6 frames, the next frame may be common IPv4. Otherwise it is
+            // uncommon.
             if v6 == 0 && (v4 == 0 || taken < end) {
                 match put_uncommon(&frames.at(taken), tunnels, lanes) {
                     Ok(()) => left -= 1,
@@ -447,7 +447,7 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
     }
 }
 
-/// Puts a frame that is no common one into its lane.
+/// Adds an uncommon frame to its lane.
 #[inline(never)]
 fn put_uncommon(frame: &Frame<'_>, tunnels: Tunnels, lanes: &mut impl Put) -> Result<(), Keyless> {
     let (headers, wire) = tunnels.read(frame);
@@ -455,7 +455,7 @@ fn put_uncommon(frame: &Frame<'_>, tunnels: Tunnels, lanes: &mut impl Put) -> Re
     lanes.headers(&headers, Beside { wire, time_ns: frame.time_ns, extras: extras.as_ref() })
 }
 
-/// Puts the packets of a block into their lanes, until `most` of them had a key.
+/// Adds the packets of a block to their lanes, until `most` of them had a key.
 #[inline(always)]
 fn take_stretches(
     block: &Block,
