@@ -1,26 +1,27 @@
-//! Fields of an IP packet to a key.
+//! Extraction of keys and elements from IP packets.
 
-use flowgauge_kernel::Tuple;
+use flowgauge_kernel::{Digester, Tuple};
 
 use super::{Field, FlowKey, Key4, Key8, Key16, Key37, KeyKind};
 use crate::packet::{Extras, Ip, Malformed, Ports};
+use crate::terms::SpreadOf;
 
-/// A key type that can be made from an IP packet whose two addresses have `N` bytes.
+/// A key type that can be extracted from an IP packet whose two addresses have `N` bytes together.
 pub trait Extract<const N: usize>: FlowKey {
-    /// The key of a usual kind in a five-tuple. Its code is short, since it stands in the innermost loop.
+    /// The key of a usual kind. Short code, since it is inlined into the innermost loop.
     fn from_tuple(kind: KeyKind, tuple: &Tuple<N>) -> Self;
-    /// The key of any kind in a packet, with the bits of `mask` alone.
+    /// The key of any kind, masked by `mask`.
     fn combined(kind: KeyKind, packet: &Whole<'_, N>, mask: Self) -> Self;
-    /// Whether the source is the second endpoint of a key whose endpoints stand in order.
+    /// Whether the packet's source is the second endpoint of a key with ordered endpoints.
     fn is_answer(tuple: &Tuple<N>, mask: Self) -> bool {
         let _ = (tuple, mask);
         false
     }
 
-    /// Makes the key of `kind`, which needs no more than a five-tuple.
+    /// Extracts the key of `kind`, which must not need extras.
     ///
     /// # Errors
-    /// As [`Self::extract_bits`].
+    /// Those of [`Self::extract_bits`].
     #[inline(always)]
     fn extract(kind: KeyKind, ip: &Ip<N>) -> Result<Self, Malformed> {
         let mut all = Self::zeroed();
@@ -28,10 +29,10 @@ pub trait Extract<const N: usize>: FlowKey {
         Self::extract_bits(kind, ip, &Extras::default(), all)
     }
 
-    /// Makes the key of `kind`, with the bits of `mask` alone.
+    /// Extracts the key of `kind`, masked by `mask`.
     ///
     /// # Errors
-    /// When the key needs ports or the protocol, and the packet is malformed where they should stand.
+    /// When the key needs ports or the protocol, and the packet is malformed there.
     #[inline(always)]
     fn extract_bits(
         kind: KeyKind,
@@ -53,11 +54,11 @@ pub trait Extract<const N: usize>: FlowKey {
     }
 }
 
-/// What keys are made of: a five-tuple, and what the frame says beside it.
+/// All fields that keys can be made of: a five-tuple and the extras of the frame.
 pub struct Whole<'a, const N: usize> {
     /// The five-tuple.
     pub tuple: &'a Tuple<N>,
-    /// The rest.
+    /// The extras.
     pub extras: &'a Extras,
 }
 
@@ -73,7 +74,7 @@ impl Ports {
 }
 
 #[inline(always)]
-pub(super) fn word(bytes: &[u8]) -> u64 {
+fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(bytes);
     u64::from_ne_bytes(word)
@@ -222,7 +223,7 @@ impl Extract<32> for Key37 {
     }
 }
 
-/// The usual keys without an address, which IPv4 and IPv6 share: a number in network order.
+/// The usual keys without an address, the same for IPv4 and IPv6: a number in network order.
 #[inline(always)]
 fn one_number<const N: usize>(kind: KeyKind, tuple: &Tuple<N>) -> Key4 {
     let [_, _, high, low] = tuple.ports();
@@ -232,14 +233,14 @@ fn one_number<const N: usize>(kind: KeyKind, tuple: &Tuple<N>) -> Key4 {
     }))
 }
 
-/// Whether the source is the lower endpoint, or both are the same.
+/// Whether the source is the lower endpoint, or both are equal.
 fn is_in_order<const N: usize>(tuple: &Tuple<N>) -> bool {
     let [a, b, c, d] = tuple.ports();
     let (source, destination) = tuple.addresses.split_at(N / 2);
     (source, [a, b]) <= (destination, [c, d])
 }
 
-/// The five-tuple of a packet that answers this one.
+/// The five-tuple of the opposite direction.
 fn reversed<const N: usize>(tuple: &Tuple<N>) -> Tuple<N> {
     let [a, b, c, d] = tuple.ports();
     let mut addresses = tuple.addresses;
@@ -247,7 +248,7 @@ fn reversed<const N: usize>(tuple: &Tuple<N>) -> Tuple<N> {
     Tuple::new(addresses, [c, d, a, b], tuple.protocol())
 }
 
-/// The numbers of a key as one, in the order of its canonical bytes.
+/// The numbers of a key concatenated into one, in the order of its canonical bytes.
 fn numbers<const N: usize>(kind: KeyKind, packet: &Whole<'_, N>) -> u128 {
     let Whole { tuple, extras } = packet;
     let [a, b, c, d] = tuple.ports();
@@ -269,12 +270,12 @@ fn numbers<const N: usize>(kind: KeyKind, packet: &Whole<'_, N>) -> u128 {
     kind.fields().fold(0, |all, field| all << (8 * field.number_bytes()) | u128::from(value(field)))
 }
 
-/// Numbers in the last four bytes of a key, as a word holds them.
+/// The numbers as the last four bytes of a key.
 fn four(numbers: u128) -> u32 {
     (numbers as u32).to_be()
 }
 
-/// The numbers of a key in five bytes behind whole words.
+/// The numbers as five bytes of the last word.
 fn five<const N: usize>(kind: KeyKind, packet: &Whole<'_, N>) -> u64 {
     if kind.has_all(KeyKind::FIVE_TUPLE) {
         return packet.tuple.rest;
@@ -282,13 +283,97 @@ fn five<const N: usize>(kind: KeyKind, packet: &Whole<'_, N>) -> u64 {
     ((numbers(kind, packet) as u64) << 24).to_be()
 }
 
-/// Numbers in the last bytes of two words.
+/// The numbers as the last bytes of two words.
 fn wide(numbers: u128) -> [u64; 2] {
     [((numbers >> 64) as u64).to_be(), (numbers as u64).to_be()]
 }
 
-/// The destination of a key that has it, else the source.
+/// The destination where the key has it, else the source.
 fn one_address(kind: KeyKind, tuple: &Tuple<8>) -> u32 {
     let [source, destination]: [u32; 2] = bytemuck::cast(tuple.addresses);
     if kind.has(Field::Destination) { destination } else { source }
+}
+
+/// The second value that a summary reads of each packet besides key and size: its element.
+#[derive(Clone, Copy, Debug)]
+pub enum Elements {
+    /// The digest of the peer of the key's address, for distinct counts.
+    Peers(SpreadOf, Digester),
+    /// TCP flags and the direction of the packet: see [`Detail`].
+    Details,
+}
+
+/// An element of [`Elements::Details`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// The flags of TCP; 0 without TCP.
+    pub tcp_flags: u8,
+    /// Whether the packet is of the reverse direction: its source is the second endpoint of a key
+    /// with ordered endpoints, or its destination is the host of the key.
+    pub back: bool,
+}
+
+impl From<Detail> for u64 {
+    fn from(Detail { tcp_flags, back }: Detail) -> Self {
+        Self::from(back) << 8 | Self::from(tcp_flags)
+    }
+}
+
+impl From<u64> for Detail {
+    fn from(element: u64) -> Self {
+        Self { tcp_flags: element as u8, back: element >> 8 & 1 == 1 }
+    }
+}
+
+/// The digest of the peer of an address: of the destination where the key is the source, and of the
+/// source where the key is the destination.
+pub trait Element {
+    /// Digests the address, the port, or both.
+    ///
+    /// # Errors
+    /// When the port is needed, and the packet is malformed there.
+    fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed>;
+}
+
+/// The port of the peer, in network order.
+#[inline(always)]
+fn port<const N: usize>(ip: &Ip<N>, kind: KeyKind) -> Result<[u8; 2], Malformed> {
+    let [source_high, source_low, high, low] = ip.ports.bytes()?;
+    Ok(if kind == KeyKind::DESTINATION { [source_high, source_low] } else { [high, low] })
+}
+
+impl Element for Ip<8> {
+    #[inline(always)]
+    fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed> {
+        let at = if kind == KeyKind::DESTINATION { 0 } else { 4 };
+        let mut bytes = [0; 8];
+        let len = match of {
+            SpreadOf::Address => 4,
+            SpreadOf::Port | SpreadOf::Endpoint => {
+                bytes[4..6].copy_from_slice(&port(self, kind)?);
+                6
+            }
+        };
+        if of != SpreadOf::Port {
+            bytes[..4].copy_from_slice(&self.addresses[at..at + 4]);
+        }
+        Ok(digester.digest(&u64::from_ne_bytes(bytes), len))
+    }
+}
+
+impl Element for Ip<32> {
+    #[inline(always)]
+    fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed> {
+        let at = if kind == KeyKind::DESTINATION { 0 } else { 16 };
+        let address = [word(&self.addresses[at..at + 8]), word(&self.addresses[at + 8..at + 16])];
+        match of {
+            SpreadOf::Address => Ok(digester.digest(&address, 16)),
+            SpreadOf::Port | SpreadOf::Endpoint => {
+                let [high, low] = port(self, kind)?;
+                let port = u64::from_ne_bytes([high, low, 0, 0, 0, 0, 0, 0]);
+                let [first, second] = if of == SpreadOf::Port { [0; 2] } else { address };
+                Ok(digester.digest(&[first, second, port, 0, 0], 18))
+            }
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::{Field, KeyKind};
 
-/// The fields of a key, by name; those that the key lacks are `None`.
+/// The fields of a key by name; fields that the key lacks are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Source address or prefix.
@@ -34,7 +34,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Sets a field to what the text says; whether it was set before. `None` where it is no value.
+    /// Parses a field, and returns whether it was set before. `None` where the text is no value.
     pub(super) fn set(&mut self, field: Field, text: &str) -> Option<bool> {
         fn put<T: FromStr>(to: &mut Option<T>, text: &str) -> Option<bool> {
             Some(to.replace(text.parse().ok()?).is_some())
@@ -54,7 +54,7 @@ impl Fields {
         }
     }
 
-    /// The value of a field, its first bit the highest.
+    /// The value of a field, aligned to the highest bit.
     pub(super) fn bits(&self, field: Field) -> Option<u128> {
         let address = |address: Option<IpAddr>| {
             address.map(|address| match address {
@@ -86,7 +86,7 @@ impl Fields {
         }
     }
 
-    /// The same fields, but for those that a key lacks.
+    /// The fields that a kind of key has; the others are `None`.
     pub(super) fn of(self, kind: KeyKind) -> Self {
         fn kept<T>(kind: KeyKind, field: Field, value: Option<T>) -> Option<T> {
             value.filter(|_| kind.has(field))
@@ -132,8 +132,8 @@ impl FromStr for Mac {
     }
 }
 
-/// A set of TCP flags, from CWR in the highest bit to FIN in the lowest; written `SYN+ACK`, and as nothing
-/// where it is empty.
+/// A set of TCP flags, from CWR in the highest bit to FIN in the lowest. Written as `SYN+ACK`; the
+/// empty set as an empty string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFlags(pub u8);
 
@@ -160,7 +160,7 @@ impl fmt::Display for TcpFlags {
 impl FromStr for TcpFlags {
     type Err = ();
 
-    /// Reads names joined by `+`, nothing, or the number of the set.
+    /// Reads names joined by `+`, an empty string, or the set as a number.
     fn from_str(text: &str) -> Result<Self, ()> {
         if text.is_empty() {
             return Ok(Self(0));

@@ -1,8 +1,8 @@
-//! The fields that keys are made of, and the names of usual sets of them.
+//! The fields of keys, and the kinds of keys that they make up.
 
 use std::fmt;
 
-/// A field of a packet that a key may have.
+/// A field of a packet that can be part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// Source address.
@@ -30,7 +30,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Every field, in the order in which canonical bytes hold them.
+    /// Every field, in the order of canonical bytes.
     pub const ALL: [Self; 11] = [
         Self::Source,
         Self::Destination,
@@ -62,12 +62,12 @@ impl Field {
         }
     }
 
-    /// Whether it is an IP address, so that a key may keep a prefix.
+    /// Whether it is an IP address, of which a key may keep a prefix.
     pub fn is_address(self) -> bool {
         matches!(self, Self::Source | Self::Destination | Self::Host)
     }
 
-    /// Bytes of a field that is no IP address: a number in network order.
+    /// Length in bytes of a field other than an IP address, which is a number in network order.
     pub(super) fn number_bytes(self) -> usize {
         match self {
             Self::Source | Self::Destination | Self::Host => 0,
@@ -78,7 +78,7 @@ impl Field {
     }
 }
 
-/// The fields that make up a key: a set of them, and whether the endpoints stand in order.
+/// A kind of key: a set of fields, and whether the endpoints are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyKind(u16);
 
@@ -106,10 +106,10 @@ impl KeyKind {
     /// Destination port.
     pub const DESTINATION_PORT: Self = Self::of(&[Field::DestinationPort]);
 
-    /// A five-tuple whose endpoints stand in order, the lower one first: both directions are one flow.
+    /// A five-tuple with ordered endpoints, the lower one first: both directions are one flow.
     pub const CONVERSATION: Self = Self(Self::FIVE_TUPLE.0 | IN_ORDER);
 
-    /// The sets that have a name. Others are written as names joined by `+`.
+    /// The kinds with a name. Others are written as names joined by `+`.
     pub const NAMED: [(&'static str, Self); 14] = [
         ("source", Self::SOURCE),
         ("destination", Self::DESTINATION),
@@ -127,7 +127,7 @@ impl KeyKind {
         ("mac", Self::of(&[Field::Mac])),
     ];
 
-    /// The set of these fields.
+    /// The kind with these fields.
     pub const fn of(fields: &[Field]) -> Self {
         let (mut set, mut at) = (0, 0);
         while at < fields.len() {
@@ -137,16 +137,16 @@ impl KeyKind {
         Self(set)
     }
 
-    /// The set without a field.
+    /// The kind without fields.
     pub(super) const NONE: Self = Self(0);
 
-    /// The fields of either.
+    /// The fields of either kind.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The fields of both.
+    /// The fields of both kinds.
     #[must_use]
     pub const fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -162,66 +162,67 @@ impl KeyKind {
         self.has_all(Self::of(&[field]))
     }
 
-    /// The fields, in the order in which canonical bytes hold them.
+    /// The fields, in the order of canonical bytes.
     pub fn fields(self) -> impl Iterator<Item = Field> {
         Field::ALL.into_iter().filter(move |field| self.has(*field))
     }
 
-    /// The name, where this set has one.
+    /// The name, where this kind has one.
     pub fn name(self) -> Option<&'static str> {
         Self::NAMED.iter().find(|(_, kind)| *kind == self).map(|(name, _)| *name)
     }
 
-    /// The names that it is written as, joined by `+`.
+    /// The names that are joined by `+` to write this kind.
     fn names(self) -> impl Iterator<Item = &'static str> {
         let whole = self.is_in_order().then_some("conversation");
         whole.into_iter().chain(self.apart().map(Field::name))
     }
 
-    /// The fields that it is written by, beside `conversation` where the endpoints stand in order.
+    /// The fields to write, besides `conversation` where the endpoints are ordered.
     pub(super) fn apart(self) -> impl Iterator<Item = Field> {
         let whole = if self.is_in_order() { Self::FIVE_TUPLE } else { Self::NONE };
         self.fields().filter(move |field| !whole.has(*field))
     }
 
-    /// Whether the key holds addresses, so that IPv4 and IPv6 differ in it.
+    /// Whether the key has addresses, so that keys of IPv4 and IPv6 differ.
     pub fn has_addresses(self) -> bool {
         self.common(ADDRESSES) != Self::NONE
     }
 
-    /// How many IP addresses the key holds.
+    /// The number of IP addresses in the key.
     pub(super) fn addresses(self) -> usize {
         self.common(ADDRESSES).fields().count()
     }
 
-    /// Whether the endpoints stand in order, so that a key does not tell source from destination.
+    /// Whether the endpoints are ordered, so that a key does not distinguish source and
+    /// destination.
     pub fn is_in_order(self) -> bool {
         self.0 & IN_ORDER != 0
     }
 
-    /// Whether a packet counts for each of its ends, as two packets, unless both have the same key.
+    /// Whether a packet counts twice, once for each of its ends, unless both have the same key.
     pub fn is_either(self) -> bool {
         self.common(EITHER) != Self::NONE
     }
 
-    /// Whether a field says which end is the source.
+    /// Whether a field belongs to the source or the destination.
     pub(super) fn tells_ends(self) -> bool {
         self.common(ENDS) != Self::NONE
     }
 
-    /// Whether the key reads more of a frame than its five-tuple.
+    /// Whether the key needs extras: fields outside the five-tuple.
     pub fn needs_extras(self) -> bool {
         self.common(EXTRAS) != Self::NONE
     }
 
-    /// Whether keys of this kind can be made of those of another one.
+    /// Whether keys of this kind can be derived from keys of another kind.
     pub(super) fn is_made_of(self, other: Self) -> bool {
         let fields = Self(self.0 & !IN_ORDER);
         let tells_ends = self.tells_ends() && !self.is_in_order();
         other.has_all(fields) && !(other.is_in_order() && tells_ends)
     }
 
-    /// Whether keys of this kind are made by code of their own, which is faster.
+    /// Whether keys of this kind have extraction code of their own, which is faster.
     pub(crate) fn is_usual(self) -> bool {
         matches!(
             self,
@@ -239,13 +240,13 @@ impl KeyKind {
         self.common(PORTS) != Self::NONE
     }
 
-    /// Bytes of the fields that are no addresses.
+    /// Total length in bytes of the fields other than IP addresses.
     pub(super) fn number_bytes(self) -> usize {
         self.fields().map(Field::number_bytes).sum()
     }
 }
 
-/// The bit of a kind whose endpoints stand in order, beside those of the fields.
+/// The bit that marks ordered endpoints; the lower bits are the fields.
 const IN_ORDER: u16 = 1 << 15;
 
 const PORTS: KeyKind = KeyKind::SOURCE_PORT.with(KeyKind::DESTINATION_PORT);

@@ -1,87 +1,85 @@
-//! Headers to keys: which fields of a packet name the flow that it belongs to.
+//! Keys: the fields of a packet that identify its flow.
 //!
-//! A key is stored in whole machine words, whose first bytes are the key's *canonical bytes*: the fields
-//! in network order, addresses at the begin and numbers at the end. The rest of the words is zero. Hot code compares and
-//! digests words; everything after the close of an epoch reads canonical bytes.
+//! A key is stored in whole machine words, which begin with the key's *canonical bytes*: the fields
+//! in network order, addresses at the start and numbers at the end. The other bytes are zero. Hot
+//! code compares and digests words; code after the close of an epoch reads canonical bytes.
 
-mod canonical;
-mod coarser;
-mod element;
 mod extract;
 mod fields;
 mod kind;
 mod spec;
 
+use std::cmp::Ordering;
+use std::fmt;
+
 use bytemuck::{Pod, Zeroable};
 use flowgauge_kernel::{Digester, Words};
 
-pub use canonical::CanonicalKey;
-pub use coarser::Coarser;
-pub use element::{Detail, Element, Elements};
-pub use extract::{Extract, Whole};
+pub use extract::{Detail, Element, Elements, Extract, Whole};
 pub use fields::{Fields, Mac, TcpFlags};
 pub use kind::{Field, KeyKind};
 pub(crate) use spec::prefix_mask;
-pub use spec::{KeyError, KeySpec};
+pub use spec::{Coarser, KeyError, KeySpec};
 
-/// The key type of a pipeline: canonical bytes in whole words, zeros behind them.
+/// A key type: canonical bytes in whole words, padded with zeros.
 ///
-/// The type says how many words there are. How many bytes of them are the key is a value, so that
-/// keys of as many words share their code: that of a summary is in its [`Digester`].
+/// The type fixes the number of words. The number of canonical bytes is a run-time value, which a
+/// summary keeps in its [`Digester`], so that keys of the same number of words share compiled code.
 pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
-    /// The words that hold the key.
+    /// The words of a key.
     type Words: Words;
     /// Canonical bytes of the longest key.
     const BYTES: usize;
     /// Canonical bytes of the shortest key.
     const SHORTEST: usize;
 
-    /// The digest of this key alone; batches of keys are digested by [`Batch::digest`].
+    /// The digest of one key. [`Batch::digest`] computes those of a batch.
     ///
     /// [`Batch::digest`]: crate::batch::Batch::digest
     fn digest(&self, digester: &Digester) -> u64;
     /// The words of many keys.
     fn words(keys: &[Self]) -> &[Self::Words];
-    /// The first `bytes` canonical bytes: all that a key of this length has.
+    /// The canonical bytes of a key of length `bytes`.
     fn canonical(&self, bytes: usize) -> &[u8];
-    /// The key with these canonical bytes; `None` where no key of this type has as many.
+    /// The key with these canonical bytes; `None` where no key of this type has this length.
     fn from_canonical(canonical: &[u8]) -> Option<Self>;
-    /// The key with the bits that `mask` lacks set to zero.
+    /// The key with all bits outside `mask` set to zero.
     #[must_use]
     fn masked(self, mask: Self) -> Self;
 
-    /// Whether keys of this type may have so many canonical bytes.
+    /// Whether keys of this type can have this number of canonical bytes.
     fn holds(bytes: usize) -> bool {
         (Self::SHORTEST..=Self::BYTES).contains(&bytes)
     }
 
-    /// The canonical bytes of this key, as many as the digester's keys have.
+    /// The canonical bytes of this key, of the digester's key length.
     fn to_canonical(&self, digester: &Digester) -> CanonicalKey {
         CanonicalKey::new(self.canonical(digester.key_bytes()))
     }
 
-    /// The key with these canonical bytes, if the digester's keys have as many.
+    /// The key with these canonical bytes; `None` unless they have the digester's key length.
     fn matching(canonical: &[u8], digester: &Digester) -> Option<Self> {
         let fits = canonical.len() == digester.key_bytes();
         fits.then(|| Self::from_canonical(canonical)).flatten()
     }
 }
 
-/// A key in the words `W`.
+/// A key stored in the words `W`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Key<W>(W);
 
-/// One IPv4 address, or numbers of at most 4 bytes: a protocol, a port, both ports.
+/// A key of 4 bytes: one IPv4 address, or numbers such as a protocol, a port or both ports.
 pub type Key4 = Key<u32>;
-/// Two IPv4 addresses, one beside numbers of at most 4 bytes, or numbers of at most 8.
+/// A key of 8 bytes: two IPv4 addresses, one address and numbers of at most 4 bytes, or numbers
+/// alone.
 pub type Key8 = Key<u64>;
-/// An IPv4 five-tuple (source, destination, source port, destination port, protocol) of 13 bytes, or of
-/// some of these fields; IPv4 addresses beside more numbers, or numbers alone (16 bytes); or one IPv6
-/// address.
+/// A key of 13 bytes: an IPv4 five-tuple (source, destination, source port, destination port,
+/// protocol) or some of its fields. Or a key of 16 bytes: IPv4 addresses with more numbers, numbers
+/// alone, or one IPv6 address.
 pub type Key16 = Key<[u64; 2]>;
-/// Two IPv6 addresses, or one beside numbers (32 bytes); an IPv6 five-tuple (37 bytes), or one beside
-/// more numbers (40 bytes).
+/// A key of 32 bytes: two IPv6 addresses, or one address and numbers. Or a key of 37 bytes: an IPv6
+/// five-tuple. Or one of 40 bytes: IPv6 addresses with more numbers.
 pub type Key37 = Key<[u64; 5]>;
 
 impl<W: Words> FlowKey for Key<W> {
@@ -89,7 +87,7 @@ impl<W: Words> FlowKey for Key<W> {
     const BYTES: usize = W::LONGEST;
     const SHORTEST: usize = W::SHORTEST;
 
-    // At the end of an epoch, mostly, and from places without number: a call costs less than copies.
+    // Called from many places, mostly at the end of an epoch: not worth inlining.
     #[inline(never)]
     fn digest(&self, digester: &Digester) -> u64 {
         debug_assert!(Self::holds(digester.key_bytes()), "the digester is for other keys");
@@ -119,5 +117,52 @@ impl<W: Words> FlowKey for Key<W> {
     #[inline(always)]
     fn masked(self, mask: Self) -> Self {
         Self(self.0.and(mask.0))
+    }
+}
+
+/// The canonical bytes of a key of any type, at most 40, for code outside the hot path. Ordered by
+/// length (so IPv4 comes before IPv6), then by bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Zeroable)]
+#[repr(C)]
+pub struct CanonicalKey {
+    len: u8,
+    bytes: [u8; CanonicalKey::MAX_BYTES],
+}
+
+impl CanonicalKey {
+    /// Length of the longest key: an IPv6 five-tuple with VLAN ID and TCP flags.
+    pub const MAX_BYTES: usize = 40;
+
+    /// Copies canonical bytes.
+    ///
+    /// # Panics
+    /// When they exceed [`Self::MAX_BYTES`].
+    pub fn new(canonical: &[u8]) -> Self {
+        let mut bytes = [0; Self::MAX_BYTES];
+        bytes[..canonical.len()].copy_from_slice(canonical);
+        Self { len: canonical.len() as u8, bytes }
+    }
+
+    /// The canonical bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl Ord for CanonicalKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.len.cmp(&other.len).then_with(|| self.as_bytes().cmp(other.as_bytes()))
+    }
+}
+
+impl PartialOrd for CanonicalKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for CanonicalKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CanonicalKey({:02x?})", self.as_bytes())
     }
 }

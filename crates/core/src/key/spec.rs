@@ -1,4 +1,4 @@
-//! Which key a user asked for, and how its canonical bytes read as fields.
+//! The key of a measurement, and the layout of its canonical bytes.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,24 +13,24 @@ use crate::unknown::Unknown;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     kind: KeyKind,
-    /// Of the source, or of the host.
+    /// The prefix of the source, or of the host.
     source: Prefix,
     destination: Prefix,
 }
 
-/// Bits kept of an address.
+/// The number of address bits that the key keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Prefix {
-    /// Of an IPv4 address, 0 to 32.
+    /// Bits of an IPv4 address, 0 to 32.
     v4: u8,
-    /// Of an IPv6 address, 0 to 128.
+    /// Bits of an IPv6 address, 0 to 128.
     v6: u8,
 }
 
-/// What a key without this address has, too.
+/// The whole address; also the prefix of an address that the key lacks.
 const WHOLE: Prefix = Prefix { v4: 32, v6: 128 };
 
-/// A key that does not exist.
+/// Why a key or a flow is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// No key has this name.
@@ -45,38 +45,38 @@ pub enum KeyError {
     /// A prefix of a key without addresses.
     #[error("key '{0}' has no address and takes no prefix; leave it out")]
     NoAddress(&'static str),
-    /// A field that several parts of the key name.
+    /// A field that is named twice.
     #[error("key '{key}' names the field '{}' twice; name it once", field.name())]
     Twice {
-        /// What was given.
+        /// The given key.
         key: String,
         /// The field.
         field: Field,
     },
-    /// Fields that cannot stand together.
+    /// Fields that cannot be combined.
     #[error("invalid key '{key}': {reason}")]
     Together {
-        /// What was given.
+        /// The given key.
         key: String,
         /// Why not.
         reason: &'static str,
     },
-    /// A key cannot be made of another one.
+    /// A key that cannot be derived from another one.
     #[error("key '{to}' cannot be derived from key '{from}': {reason}")]
     NotCoarser {
-        /// The key that there is.
+        /// The given key.
         from: KeySpec,
-        /// The key that was asked for.
+        /// The wanted key.
         to: KeySpec,
-        /// What the first one lacks.
+        /// What `from` lacks.
         reason: &'static str,
     },
-    /// A flow's fields do not make a key of this kind.
+    /// A flow whose fields do not make a key of this kind.
     #[error("'{text}' is not a flow of key '{key}': {reason}")]
     Flow {
         /// The user's text.
         text: String,
-        /// The key it should be of.
+        /// The key of the measurement.
         key: KeySpec,
         /// What is wrong.
         reason: String,
@@ -120,10 +120,10 @@ impl FromStr for KeySpec {
     }
 }
 
-/// Bytes that all numbers may have beside so many IP addresses.
+/// Maximum total length of the numbers in a key, by its number of IP addresses.
 const LONGEST_NUMBERS: [usize; 3] = [16, 12, 8];
 
-/// A name with the prefix behind it.
+/// Parses a name with an optional prefix.
 fn named(text: &str) -> Result<(KeyKind, Prefix), KeyError> {
     let (name, prefix) = match text.split_once('/') {
         Some((name, prefix)) => (name, Some(prefix)),
@@ -186,7 +186,8 @@ impl KeySpec {
         self.kind
     }
 
-    /// The same fields, of each address no more than so many bits: at most 32 of IPv4, 128 of IPv6.
+    /// The same fields, with prefixes of `v4` bits (at most 32) and `v6` bits (at most 128) of each
+    /// address.
     #[must_use]
     pub fn with_prefixes(self, v4: u8, v6: u8) -> Self {
         let kept = |field| if self.kind.has(field) { Prefix { v4, v6 } } else { WHOLE };
@@ -194,19 +195,19 @@ impl KeySpec {
         Self { source: kept(first), destination: kept(Field::Destination), ..self }
     }
 
-    /// The key that is this address of a key alone.
+    /// The key that consists of this address of the key alone.
     #[must_use]
     pub fn alone(self, address: Field) -> Self {
         let Prefix { v4, v6 } = self.prefix(address);
         Self::from(KeyKind::of(&[address])).with_prefixes(v4, v6)
     }
 
-    /// Whether it keeps as many bits of either address.
+    /// Whether it keeps the same number of bits of both addresses.
     pub(crate) fn is_even(self) -> bool {
         self.source == self.destination
     }
 
-    /// Whether it keeps more bits of an address than another key that has the same one.
+    /// Whether it keeps more bits of an address than `other`.
     pub(super) fn keeps_more(self, other: Self) -> bool {
         self.kind.fields().any(|field| {
             let (own, other) = (self.prefix(field), other.prefix(field));
@@ -222,10 +223,10 @@ impl KeySpec {
         }
     }
 
-    /// Canonical bytes of a key in each lane: that of IPv4 and that of IPv6, or the one of both.
+    /// Canonical bytes of a key in each lane: of IPv4 and of IPv6, or of the one lane for both.
     ///
-    /// They are the shortest of the lengths that keys have which hold the fields: the addresses stand at
-    /// the begin, the numbers at the end, and zeros between.
+    /// The shortest key length that holds the fields: addresses at the start, numbers at the end,
+    /// zeros between.
     pub fn lanes(self) -> &'static [usize] {
         match (self.kind.addresses(), self.kind.number_bytes()) {
             (0, ..=4) => &[4],
@@ -241,10 +242,10 @@ impl KeySpec {
         }
     }
 
-    /// The bits of a key of `key_bytes` canonical bytes that the prefixes keep.
+    /// The mask of the bits that the prefixes keep, in a key of `key_bytes` canonical bytes.
     ///
     /// # Panics
-    /// When no key of type `K` has as many.
+    /// When no key of type `K` has this length.
     pub fn mask<K: FlowKey>(&self, key_bytes: usize) -> K {
         let mut mask = [0xff; CanonicalKey::MAX_BYTES];
         for address in self.kind.fields().filter(|field| field.is_address()) {
@@ -257,18 +258,19 @@ impl KeySpec {
         K::from_canonical(&mask[..key_bytes]).expect("the type holds keys of this length")
     }
 
-    /// Bytes of an address in a key of `key_bytes` canonical bytes.
+    /// Length in bytes of an address in a key of `key_bytes` canonical bytes.
     pub fn address_bytes(self, key_bytes: usize) -> usize {
         if self.lanes()[0] == key_bytes { 4 } else { 16 }
     }
 
-    /// Bits kept of an address in a key of `key_bytes` canonical bytes.
+    /// Kept bits of an address in a key of `key_bytes` canonical bytes.
     pub fn bits(self, address: Field, key_bytes: usize) -> u8 {
         let Prefix { v4, v6 } = self.prefix(address);
         if self.lanes()[0] == key_bytes { v4 } else { v6 }
     }
 
-    /// Where a field stands in a key of `key_bytes` canonical bytes; `None` where the key lacks it.
+    /// The byte range of a field in a key of `key_bytes` canonical bytes; `None` where the key
+    /// lacks it.
     pub fn place(self, field: Field, key_bytes: usize) -> Option<Range<usize>> {
         if !self.kind.has(field) {
             return None;
@@ -286,7 +288,7 @@ impl KeySpec {
         Some(start..start + size)
     }
 
-    /// The prefix length that applies to an address in this field, where it is shorter than the address.
+    /// The prefix length of an address in this field; `None` for the whole address.
     pub fn prefix_of(&self, field: Field, address: IpAddr) -> Option<u8> {
         let Prefix { v4, v6 } = self.prefix(field);
         match address {
@@ -295,7 +297,7 @@ impl KeySpec {
         }
     }
 
-    /// Reads the canonical bytes of a key of this kind; fields that they do not reach are `None`.
+    /// Reads the fields of a key from its canonical bytes; fields beyond their end are `None`.
     pub fn fields(&self, key: &[u8]) -> Fields {
         let bytes = |field| key.get(self.place(field, key.len())?);
         let byte = |field| bytes(field).and_then(|bytes| bytes.first().copied());
@@ -319,7 +321,7 @@ impl KeySpec {
     /// Reads a flow such as `source=10.0.0.1,destination_port=53`, with every field of the key.
     ///
     /// # Errors
-    /// When a field is unknown, missing, repeated, of no use to this key or not a value.
+    /// When a field is unknown, missing, repeated, not part of this key, or has an invalid value.
     pub fn parse_flow(&self, text: &str) -> Result<CanonicalKey, KeyError> {
         let fail = |reason: String| KeyError::Flow { text: text.to_owned(), key: *self, reason };
         let mut fields = Fields::default();
@@ -378,8 +380,43 @@ impl KeySpec {
     }
 }
 
-/// Puts the lower endpoint first in a key whose addresses have `size` bytes, and whose ports stand at
-/// `ports`.
+/// A map from keys of one kind to keys of a coarser kind: `five-tuple` to `source`, `source` to
+/// `source/24`.
+#[derive(Clone, Copy, Debug)]
+pub struct Coarser {
+    from: KeySpec,
+    to: KeySpec,
+}
+
+impl Coarser {
+    /// The map from keys of `from` to keys of `to`.
+    ///
+    /// # Errors
+    /// When `to` has a field, or bits of an address, that `from` lacks.
+    pub fn new(from: KeySpec, to: KeySpec) -> Result<Self, KeyError> {
+        let refused = |reason| Err(KeyError::NotCoarser { from, to, reason });
+        if !to.kind().is_made_of(from.kind()) {
+            return refused("it lacks fields of that key");
+        }
+        if to.keeps_more(from) {
+            return refused("its prefixes are shorter");
+        }
+        Ok(Self { from, to })
+    }
+
+    /// The coarser key of a key, which is given by its canonical bytes.
+    ///
+    /// # Panics
+    /// When the bytes are no key of the finer kind.
+    pub fn key(&self, canonical: &[u8]) -> CanonicalKey {
+        let Self { from, to } = self;
+        let kept = from.fields(canonical).of(to.kind());
+        to.canonical(&kept).expect("a coarser key has no field that the key lacks")
+    }
+}
+
+/// Orders the endpoints, the lower one first, in a key whose addresses have `size` bytes and whose
+/// ports start at `ports`.
 fn in_order(key: &mut [u8], size: usize, ports: usize) {
     let (addresses, numbers) = key.split_at_mut(ports);
     let (source, destination) = addresses[..2 * size].split_at_mut(size);
@@ -391,7 +428,7 @@ fn in_order(key: &mut [u8], size: usize, ports: usize) {
     }
 }
 
-/// A mask of the first `bits` of 128, at most all of them.
+/// A mask of the `bits` highest bits, at most all 128.
 pub(crate) fn prefix_mask(bits: u8) -> u128 {
     u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
 }
