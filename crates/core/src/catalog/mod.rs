@@ -1,9 +1,7 @@
-//! The one list of algorithms, and that of accelerators: a new one is a file and a line here.
+//! The lists of algorithms and of accelerators. Adding one takes a file and a line here.
 
 mod outline;
 pub mod stored;
-#[cfg(all(test, not(loom)))]
-mod tests;
 
 pub use outline::Outline;
 
@@ -50,7 +48,7 @@ macro_rules! catalog {
             Err(unknown(name))
         }
 
-        /// Whether the algorithm called `name` can measure what the options say.
+        /// Checks that the algorithm called `name` can measure what the options ask for.
         ///
         /// # Errors
         /// When it cannot, or there is no such algorithm, or it has no such parameter.
@@ -63,7 +61,7 @@ macro_rules! catalog {
             Err(unknown(name))
         }
 
-        /// What holds of the algorithm called `name` with these parameters.
+        /// The laws of the algorithm called `name` with these parameters.
         ///
         /// # Errors
         /// When there is no such algorithm, or it has no such parameter.
@@ -144,11 +142,11 @@ macro_rules! accelerators {
         /// Every accelerator, in the order of `flowgauge list`.
         pub const ACCELERATORS: &[AcceleratorInfo] = &[$(<$accelerator as Accelerate>::INFO),*];
 
-        /// Whether the accelerator called `name` is sound, with these parameters, before a summary
-        /// with these laws.
+        /// Checks that the accelerator called `name` with these parameters is sound before a
+        /// summary with these laws.
         ///
         /// # Errors
-        /// When it is not, with the reason.
+        /// The reason why it is not.
         fn fits(name: &str, parameters: &Parameters, laws: &Laws) -> Result<(), &'static str> {
             $(if name == <$accelerator as Accelerate>::INFO.name {
                 return <$accelerator as Accelerate>::fits(parameters, laws);
@@ -156,8 +154,8 @@ macro_rules! accelerators {
             Err("there is no such accelerator")
         }
 
-        /// What holds behind the accelerator called `name` of a summary with these laws. Only what
-        /// stands right before rows, or levels, reaches them.
+        /// The laws of a summary with these laws behind the accelerator called `name`. Rows and
+        /// levels are visible only to the accelerator right before the summary.
         fn laws_behind(name: &str, laws: Laws) -> Laws {
             $(if name == <$accelerator as Accelerate>::INFO.name {
                 return Laws { rows: false, levels: false, ..<$accelerator as Accelerate>::laws(laws) };
@@ -165,7 +163,7 @@ macro_rules! accelerators {
             laws
         }
 
-        /// What is answered behind the accelerator called `name` of a summary with these laws.
+        /// The answers of a summary with these laws behind the accelerator called `name`.
         fn answers_behind(
             name: &str,
             parameters: &Parameters,
@@ -180,7 +178,7 @@ macro_rules! accelerators {
             answers
         }
 
-        /// Bytes that it reserves at most.
+        /// Upper bound of the memory that the accelerator itself reserves, in bytes.
         fn own_bytes<K: FlowKey>(
             name: &str,
             options: &Options,
@@ -192,8 +190,8 @@ macro_rules! accelerators {
             Err(unknown_accelerator(name))
         }
 
-        /// What sizes are worth behind the accelerator called `name` with these parameters, in a
-        /// sentence; `None` where they stay what they are.
+        /// The error that the accelerator called `name` adds to sizes with these parameters, in a
+        /// sentence; `None` where it adds none.
         ///
         /// # Errors
         /// When there is no such accelerator, or a parameter is out of range.
@@ -229,11 +227,12 @@ macro_rules! accelerators {
 
 accelerators![AggEvict, NitroSketch, Skipper, Uniform, FlowRegulator];
 
-/// Builds the algorithm called `name` for keys of type `K` behind accelerators, the first of which
-/// meets the packets first, each with its parameters. All of it shares the memory of the options.
+/// Builds the algorithm called `name` for keys of type `K` behind accelerators with their
+/// parameters, outermost first. The memory of the options is for all of them together.
 ///
 /// # Errors
-/// As [`build`], and when an accelerator does not exist, cannot be built so, or is not sound there.
+/// Those of [`build`], and when an accelerator does not exist, cannot be built, or is not sound at
+/// its place.
 pub fn build_accelerated<K: FlowKey>(
     accelerators: &[(String, Parameters)],
     name: &str,
@@ -263,7 +262,7 @@ pub fn build_accelerated<K: FlowKey>(
     Ok(summary)
 }
 
-/// Bytes that these accelerators reserve at most, of those that the options give.
+/// Upper bound of the memory that these accelerators reserve of that of the options, in bytes.
 ///
 /// # Errors
 /// When one of them does not exist, or a parameter is out of range.
@@ -277,7 +276,7 @@ pub fn accelerator_bytes<K: FlowKey>(
     accelerators.iter().map(bytes).sum()
 }
 
-/// What holds of the algorithm called `name` with these parameters behind these accelerators.
+/// The laws of the algorithm called `name` with these parameters behind these accelerators.
 ///
 /// # Errors
 /// When there is no such algorithm, or it has no such parameter.
@@ -290,7 +289,7 @@ pub fn accelerated_laws(
     Ok(accelerators.iter().rev().fold(laws(name, parameters)?, behind))
 }
 
-/// Whether each accelerator is sound before what is behind it.
+/// Checks that each accelerator is sound before the ones behind it and before the algorithm.
 fn sound(
     accelerators: &[(String, Parameters)],
     name: &str,
@@ -324,18 +323,18 @@ fn sound(
     Ok(())
 }
 
-/// The algorithms that an accelerator goes before, all of them with their default parameters.
+/// The algorithms that an accelerator can precede, with default parameters.
 pub fn able(accelerator: &str) -> Vec<&'static str> {
     able_with(accelerator, &Parameters::default())
 }
 
-/// The algorithms that an accelerator with these parameters goes before.
+/// The algorithms that an accelerator with these parameters can precede.
 fn able_with(accelerator: &str, parameters: &Parameters) -> Vec<&'static str> {
     let fit = |info: &&Info| fits(accelerator, parameters, &info.laws).is_ok();
     ALGORITHMS.iter().filter(fit).map(|info| info.name).collect()
 }
 
-/// What the list says of the accelerator called `name`.
+/// The catalog entry of the accelerator called `name`.
 ///
 /// # Errors
 /// When there is no such accelerator.
@@ -344,7 +343,7 @@ pub fn accelerator_info(name: &str) -> Result<&'static AcceleratorInfo, BuildErr
     found.ok_or_else(|| unknown_accelerator(name))
 }
 
-/// Whether the algorithm can be concurrent.
+/// Checks that the algorithm can be concurrent.
 fn check_concurrent(info: &Info) -> Result<(), BuildError> {
     if CONCURRENT.contains(&info.name) { Ok(()) } else { Err(not_concurrent(info)) }
 }
@@ -353,7 +352,7 @@ fn not_concurrent(info: &Info) -> BuildError {
     BuildErrorKind::NotConcurrent { algorithm: info.name, able: CONCURRENT.join(", ") }.into()
 }
 
-/// Whether there is such an accelerator, with such parameters.
+/// Checks the name and the parameters of an accelerator.
 fn check_accelerator(name: &str, parameters: &Parameters) -> Result<(), BuildError> {
     let info = accelerator_info(name)?;
     parameters.check(info.name, info.parameters)
@@ -363,7 +362,7 @@ fn unknown_accelerator(name: &str) -> BuildError {
     Unknown::new("accelerator", name, ACCELERATORS.iter().map(|info| info.name)).into()
 }
 
-/// What the catalog says of the algorithm called `name`.
+/// The catalog entry of the algorithm called `name`.
 ///
 /// # Errors
 /// When there is no such algorithm.
@@ -373,4 +372,83 @@ pub fn info(name: &str) -> Result<&'static Info, BuildError> {
 
 fn unknown(name: &str) -> BuildError {
     Unknown::new("algorithm", name, ALGORITHMS.iter().map(|info| info.name)).into()
+}
+
+#[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    //! Concurrent summaries count what ordinary ones count, up to the last bit of their counters.
+
+    use super::stored::encode;
+    use super::{SHARED, build, build_shared, info};
+    use crate::batch::Batch;
+    use crate::key::{FlowKey, Key4};
+    use crate::summary::Options;
+    use crate::terms::Measure;
+
+    /// The stored forms of an ordinary and a concurrent summary of these rows.
+    fn both(name: &str, by: Measure, rows: &[(u32, u32, u64)]) -> [Vec<u8>; 2] {
+        let info = info(name).unwrap();
+        let alone = Options { by, ..Options::new(64 << 10, 1) };
+        let alone = match name {
+            "linear-table" => alone.with([("buckets", "64")]),
+            "count-array" => alone.with([("columns", "64"), ("candidates", "0")]),
+            _ => alone.with([("columns", "64"), ("candidates", "0"), ("rows", "3")]),
+        };
+        let mut ordinary = build::<Key4>(name, &alone).unwrap();
+        let mut shared = build_shared::<Key4>(name, &alone).unwrap();
+        let mut batch = Batch::new();
+        for &(flow, packets, bytes) in rows {
+            let key = Key4::from_canonical(&flow.to_be_bytes()).unwrap();
+            batch.push_sum(key, packets, bytes, 0, 0);
+            shared.ingest(&mut batch);
+            ordinary.ingest(&mut batch);
+            batch.clear();
+        }
+        [&*ordinary, shared.collect()].map(|summary| encode(info, &alone, summary))
+    }
+
+    /// Packets that overflow 32 bits. Only unsigned counters saturate to the same value in any
+    /// order.
+    #[test]
+    fn full_counters_are_those_of_one_worker() {
+        let rows =
+            [(1, u32::MAX, 1 << 40), (2, 7, 1), (1, u32::MAX, 1), (3, 1 << 31, 1), (1, 9, 1)];
+        for name in SHARED {
+            let rows = if *name == "count-sketch" { &rows[1..3] } else { &rows[..] };
+            let [ordinary, shared] = both(name, Measure::Packets, rows);
+            assert!(ordinary == shared, "{name}");
+        }
+    }
+
+    /// Bytes that overflow 64 bits saturate, for any flow.
+    #[test]
+    fn nothing_wraps() {
+        let rows = [(1, 1, u64::MAX - 10), (2, 1, 11), (2, 1, 5)];
+        for name in SHARED {
+            let options = Options { by: Measure::Bytes, ..Options::new(64 << 10, 1) };
+            let mut shared = build_shared::<Key4>(name, &options).unwrap();
+            let mut batch = Batch::new();
+            for (flow, packets, bytes) in rows {
+                let key = Key4::from_canonical(&u32::to_be_bytes(flow)).unwrap();
+                batch.push_sum(key, packets, bytes, 0, 0);
+                shared.ingest(&mut batch);
+                batch.clear();
+            }
+            let answers = shared.collect().answers();
+            let size = |flow: u32| {
+                let estimate = answers.size().unwrap().estimate(&flow.to_be_bytes());
+                estimate.bytes.unwrap().value
+            };
+            let signed = *name == "count-sketch";
+            let kept = if signed { 0.0 } else { (u64::MAX - 10) as f64 };
+            assert!(size(1) >= kept * (1.0 - 1e-9), "{name}");
+            let lost = if signed { u64::MAX - 10 } else { 11 };
+            let refused = answers.saturated().bytes.max(answers.untracked().bytes);
+            assert!(refused >= lost, "{name}");
+            // The bounds contain the true size, whether it was counted or not.
+            let second = answers.size().unwrap().estimate(&2u32.to_be_bytes()).bytes.unwrap();
+            assert!(signed || second.high >= 16.0, "{name}: {second:?}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What a summary would answer, without building it.
+//! Outlines: the abilities of a summary, without building it.
 
 use crate::key::CanonicalKey;
 use crate::summary::concurrent::without_candidates;
@@ -9,10 +9,10 @@ use crate::summary::{
 };
 use crate::terms::{Hierarchy, Measure, Size};
 
-/// An algorithm behind accelerators, as far as its entry in the catalog describes it: it answers what
-/// the summary would that is built from the same, as one without packets.
+/// An algorithm behind accelerators, as described by the catalog. It has the abilities of the
+/// summary that would be built from the same options, and answers like a summary without packets.
 ///
-/// Memory: some tens of bytes, whatever the options say.
+/// Memory: some tens of bytes, for any options.
 #[derive(Clone, Debug)]
 pub struct Outline {
     answers: Vec<Ability>,
@@ -21,12 +21,13 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Of the algorithm called `name` behind accelerators, for keys of `key_bytes` canonical bytes.
+    /// The outline of the algorithm called `name` behind accelerators, for keys of `key_bytes`
+    /// canonical bytes.
     ///
     /// # Errors
-    /// When one of them or a parameter does not exist, when an accelerator is not sound there, or the
-    /// algorithm cannot measure what the options say. Values of parameters and the memory are not
-    /// checked beyond that.
+    /// When one of them or a parameter does not exist, when an accelerator is not sound at its
+    /// place, or the algorithm cannot measure what the options ask for. Other values of parameters,
+    /// and the memory, are not checked.
     pub fn new(
         key_bytes: usize,
         accelerators: &[(String, Parameters)],
@@ -46,11 +47,12 @@ impl Outline {
         Ok(Self { answers, by: options.by, hierarchy: options.hierarchy })
     }
 
-    /// Of the algorithm called `name` as one that several workers fill at once, for keys of `key_bytes`
-    /// canonical bytes: it keeps no candidates.
+    /// The outline of the concurrent form of the algorithm called `name`, for keys of `key_bytes`
+    /// canonical bytes. It keeps no candidates.
     ///
     /// # Errors
-    /// As [`Self::new`], and when it is none of [`CONCURRENT`](super::CONCURRENT), or not with these parameters.
+    /// Those of [`Self::new`], and when the algorithm is not in [`SHARED`](super::SHARED), or has
+    /// no concurrent form with these parameters.
     pub fn concurrent(key_bytes: usize, name: &str, options: &Options) -> Result<Self, BuildError> {
         let info = super::info(name)?;
         super::check_concurrent(info)?;
@@ -67,7 +69,7 @@ impl Outline {
         self.answers.contains(&ability).then_some(self)
     }
 
-    /// The measures of an ability that has some.
+    /// The measures of an ability, where it has any.
     fn counted(&self, of: impl Fn(Ability) -> Option<Counted>) -> Option<Counted> {
         self.answers.iter().find_map(|ability| of(*ability))
     }

@@ -7,16 +7,16 @@
 //! Names and values are a length (u8) and that many bytes of UTF-8.
 //!
 //! A seed is its kind (u8), then: 0, a number (u64); 1, the 256 bits of a random seed; 2, the check
-//! value (u64) of a seed file, without which the summary cannot be decoded. Random bits stand in the
-//! stored form, so that it must be kept from everyone who may send packets; the state of a sampler's
-//! random draws does so under any seed.
+//! value (u64) of a seed file, which is needed for decoding. The stored form contains the bits of a
+//! random seed, so it must be kept from anyone who can send packets. Under any seed it also
+//! contains the random state of a sampler.
 //!
-//! A summary of a sample has the name of the sampler and a plus before that of its algorithm; the
-//! sampler's parameters come first, with its name and a dot before theirs.
+//! A summary of a sample is named by the sampler, a plus and the algorithm. The sampler's
+//! parameters come first, prefixed by the sampler's name and a dot.
 //!
 //! Decoding checks the checksum first, builds an empty summary from the parameters within the
-//! memory limit, and lets it load the payload; nothing else is allocated, but by the library behind
-//! HyperLogLog and KLL, for what their sizes allow.
+//! memory limit, and lets it load the payload. Nothing else is allocated, except by the library
+//! behind HyperLogLog and KLL, within the bounds of their sizes.
 
 use std::ops::RangeInclusive;
 
@@ -30,20 +30,21 @@ use crate::terms::{Hierarchy, Measure, Threshold};
 const MAGIC: &[u8; 4] = b"FGSM";
 const VERSION: u16 = 3;
 
-/// Bytes of the CRC-32 at the end.
+/// Length of the CRC-32 at the end, in bytes.
 const CHECKSUM_BYTES: usize = size_of::<u32>();
 
-/// A summary with what it was built from.
+/// A decoded summary with its algorithm and options.
 pub struct Decoded<K> {
     /// Its algorithm.
     pub info: &'static Info,
-    /// What it was built from.
+    /// The options that it was built from.
     pub options: Options,
     /// The summary.
     pub summary: Box<dyn Summary<K>>,
 }
 
-/// Bytes of a stored form beside those of the summary's memory, at most: names and parameters.
+/// Upper bound of a stored form's length in bytes, apart from the summary's memory: names and
+/// parameters.
 pub const FRAME_BYTES: usize = 1 << 12;
 
 /// The stored form of `summary`, which was built by the algorithm `info` from `options`.
@@ -66,7 +67,7 @@ pub(crate) fn write<K: FlowKey>(
     out.check(start);
 }
 
-/// Appends all that stands before the counts: summaries of one head are built alike.
+/// Appends everything before the payload. Summaries with equal heads are built alike.
 fn write_head<K: FlowKey>(
     out: &mut Writer,
     info: &Info,
@@ -77,7 +78,7 @@ fn write_head<K: FlowKey>(
     write_settings(out, info, options, key_bytes, summary.parameters(), summary.accelerators());
 }
 
-/// [`write_head`] of any key: there is one copy of it.
+/// [`write_head`] for any key type, so that it is compiled once.
 fn write_settings(
     out: &mut Writer,
     info: &Info,
@@ -91,7 +92,7 @@ fn write_settings(
     out.number(VERSION);
     let mut name = info.name.to_owned();
     let mut parameters = Vec::new();
-    // What passes on all packets leaves no trace.
+    // Accelerators that pass on all packets are not stored.
     let samplers = accelerators.into_iter().filter(|(name, _)| {
         super::accelerator_info(name).is_ok_and(|accelerator| accelerator.samples)
     });
@@ -148,7 +149,7 @@ fn write_seed(out: &mut Writer, seed: &Seed) {
     }
 }
 
-/// The seed of a summary, which must be `file` where it was made under a seed file.
+/// Reads the seed of a summary, which must be `file` if the summary was made with a seed file.
 fn read_seed(from: &mut Reader<'_>, file: Option<&Seed>) -> Result<Seed, DecodeError> {
     match from.number::<u8>("kind of seed")? {
         0 => Ok(Seed::number(from.number("seed")?)),
@@ -171,18 +172,20 @@ fn read_seed(from: &mut Reader<'_>, file: Option<&Seed>) -> Result<Seed, DecodeE
     }
 }
 
-/// The summary of keys of type `K` whose stored form is `bytes`, in at most `limit` bytes of memory.
+/// Decodes a summary of keys of type `K` from its stored form `bytes`, in at most `limit` bytes of
+/// memory.
 ///
 /// # Errors
-/// When the bytes are no such summary, it was made under a seed file, or it needs more memory.
+/// When the bytes are not such a summary, when it was made with a seed file, or when it needs more
+/// memory.
 pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, DecodeError> {
     decode_under(bytes, limit, None)
 }
 
-/// [`decode`] of a summary that may have been made under a seed file, whose seed `file` is.
+/// As [`decode`], for a summary that may have been made with the seed file of seed `file`.
 ///
 /// # Errors
-/// As [`decode`], or when it was made under another seed file.
+/// Those of [`decode`], and when it was made with another seed file.
 pub fn decode_under<K: FlowKey>(
     bytes: &[u8],
     limit: usize,
@@ -191,11 +194,12 @@ pub fn decode_under<K: FlowKey>(
     decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file, None)
 }
 
-/// [`decode_under`] in the memory of a summary that is not needed any more, where both are built alike: fresh
-/// pages would take longer than all the rest. `limit` is the one that the other was decoded with.
+/// As [`decode_under`], but reuses the memory of a spare summary if both are built alike, since
+/// allocating fresh pages takes longer than the rest of decoding. `limit` must be the limit that
+/// the spare one was decoded with.
 ///
 /// # Errors
-/// As [`decode_under`].
+/// Those of [`decode_under`].
 pub fn decode_again<K: FlowKey>(
     bytes: &[u8],
     limit: usize,
@@ -205,11 +209,11 @@ pub fn decode_again<K: FlowKey>(
     decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file, Some(spare))
 }
 
-/// [`decode_under`] of a summary whose keys have one of these lengths, [again](decode_again) where there is a
-/// `spare` one.
+/// As [`decode_under`], for a summary whose keys have one of these lengths; as [`decode_again`] if
+/// there is a `spare` summary.
 ///
 /// # Errors
-/// As [`decode_under`], or when the keys have another length.
+/// Those of [`decode_under`], and when the keys have another length.
 pub(crate) fn decode_of<K: FlowKey>(
     lengths: RangeInclusive<usize>,
     bytes: &[u8],

@@ -1,7 +1,7 @@
-//! When traffic came, and a sample of its packets: what sums over an epoch cannot answer.
+//! Packets over time, and a sample of them: for questions that sums over an epoch cannot answer.
 //!
-//! The task [`findings`](crate::task) asks it since when a host is flooded, and by which TCP flags. A
-//! [`Series`] counts every packet; a [`Sample`] keeps some of them whole.
+//! The task [`findings`](crate::task) reads here when a flood began and which TCP flags it has. A
+//! [`Series`] counts every packet; a [`Sample`] keeps some packets with their details.
 
 mod sample;
 mod series;
@@ -13,10 +13,10 @@ use crate::key::{CanonicalKey, Extract, FlowKey, Key16, Key37, KeyKind, KeySpec}
 use crate::packet::{Frames, Headers, Transport, Tunnels, parse_transport};
 use crate::terms::Size;
 
-/// The packets of an epoch over time: all of them in a [`Series`], some of them in a [`Sample`].
+/// The packets of an epoch over time: a [`Series`] of all packets and a [`Sample`] of some.
 ///
-/// Cost: about 0.2 ns a packet where packets come fast (one addition for each burst), and one parse for
-/// each sampled packet. Memory: at most 64 KiB for the series and 2.5 MiB for the sample, whatever the
+/// Cost: about 0.2 ns a packet at high rates (one addition for each burst), and one parse for each
+/// sampled packet. Memory: at most 64 KiB for the series and 2.5 MiB for the sample, whatever the
 /// length of the epoch.
 #[derive(Clone, Debug)]
 pub struct Timeline {
@@ -27,26 +27,26 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Bytes of memory that a timeline takes at most.
+    /// Maximum memory of a timeline in bytes.
     pub const BYTES: usize = Series::BYTES + Sample::BYTES;
 
-    /// An empty timeline for keys of `key`, of the packets that `tunnels` says. `seed` chooses the
-    /// sampled packets.
+    /// An empty timeline for keys of `key`, of outer or inner packets as `tunnels` says. `seed`
+    /// determines the sampled packets.
     pub fn new(key: KeySpec, tunnels: Tunnels, seed: u64) -> Self {
         Self { key, tunnels, series: Series::default(), sample: Sample::new(seed) }
     }
 
-    /// Every packet.
+    /// The series of all packets.
     pub fn series(&self) -> &Series {
         &self.series
     }
 
-    /// Some of the packets.
+    /// The sample of packets.
     pub fn sample(&self) -> &Sample {
         &self.sample
     }
 
-    /// Forgets all packets; the memory stays.
+    /// Forgets all packets; keeps the memory.
     pub fn clear(&mut self) {
         self.series.clear();
         self.sample.clear();
@@ -74,7 +74,7 @@ impl Timeline {
         });
     }
 
-    /// Adds packets whose headers were read already: `headers` gives those at a place.
+    /// Adds packets with parsed headers; `headers` returns those at an index.
     pub fn add_parsed(
         &mut self,
         times_ns: &[i64],
@@ -88,14 +88,14 @@ impl Timeline {
         });
     }
 
-    /// Adds what another thread saw of the same epoch, or what came behind.
+    /// Adds the timeline of another thread in the same epoch, or of a later part of it.
     pub fn merge(&mut self, other: &Self) {
         self.series.merge(&other.series);
         self.sample.merge(&other.sample);
     }
 }
 
-/// A packet to remember; one without a key has no bytes of a key.
+/// A packet of the sample; its key is empty where the packet has none.
 fn packet(
     spec: KeySpec,
     time_ns: i64,

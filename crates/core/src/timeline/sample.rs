@@ -2,17 +2,18 @@
 
 use crate::key::CanonicalKey;
 
-/// Packets kept at most; then one of each two is dropped.
+/// Maximum number of packets kept; at this number, every second one is dropped.
 const MOST: usize = 1 << 15;
 
-/// One packet of each 2ⁿ, chosen at random within each run of 2ⁿ packets. It begins with every packet,
-/// and doubles the runs whenever 32,768 packets are kept. Their memory is reserved at once.
+/// A random sample of one packet in each run of 2ⁿ packets. The sample starts with n = 0, which
+/// keeps every packet, and increments n whenever it holds 32,768 packets. The memory is reserved at
+/// construction.
 #[derive(Debug)]
 pub struct Sample {
     seed: u64,
-    /// n: a run has 2ⁿ packets.
+    /// n: the binary logarithm of the run's length.
     doublings: u32,
-    /// Packets that came by.
+    /// Number of packets so far.
     passed: u64,
     /// The number of the next packet to keep.
     next: u64,
@@ -26,19 +27,19 @@ pub struct SampledPacket {
     pub time_ns: i64,
     /// Bytes on the wire.
     pub wire: u32,
-    /// What the transport header says.
+    /// TCP flags or ICMP type.
     pub detail: Detail,
     pub(super) key: CanonicalKey,
 }
 
-/// What a transport header says beside ports.
+/// A field of the transport header besides its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Flags of TCP.
+    /// TCP flags.
     Tcp(u8),
     /// The type of ICMP or ICMPv6.
     Icmp(u8),
-    /// Another protocol, or a header that was not read.
+    /// Another protocol, or an unread header.
     None,
 }
 
@@ -60,24 +61,24 @@ impl Clone for Sample {
 }
 
 impl Sample {
-    /// Bytes of memory that its packets take.
+    /// Memory of the packets in bytes.
     pub(super) const BYTES: usize = MOST * size_of::<SampledPacket>();
 
     pub(super) fn new(seed: u64) -> Self {
         Self { seed, doublings: 0, passed: 0, next: 0, packets: Vec::with_capacity(MOST) }
     }
 
-    /// The packets in the order in which they came, thread by thread.
+    /// The packets in order of arrival, thread by thread.
     pub fn packets(&self) -> &[SampledPacket] {
         &self.packets
     }
 
-    /// Whether every packet is in it.
+    /// Whether the sample contains every packet.
     pub fn is_whole(&self) -> bool {
         self.doublings == 0
     }
 
-    /// Packets that each of the sample stands for.
+    /// Number of packets that each sampled packet represents.
     pub fn one_in(&self) -> u64 {
         1 << self.doublings
     }
@@ -87,7 +88,7 @@ impl Sample {
         self.packets.clear();
     }
 
-    /// Lets `count` packets pass; `look` reads the one at a place among them.
+    /// Passes over `count` packets and keeps the chosen ones; `look` reads the packet at an index.
     #[inline]
     pub(super) fn pass(&mut self, count: u64, look: impl Fn(usize) -> SampledPacket) {
         let end = self.passed + count;
@@ -96,7 +97,7 @@ impl Sample {
             let run = self.next >> self.doublings;
             if self.packets.len() == MOST {
                 self.thin();
-                // The pairs of runs end here.
+                // Continue with the run that follows this pair of runs.
                 self.next = self.choice((run + 1) >> 1);
             } else {
                 self.next = self.choice(run + 1);
@@ -105,7 +106,7 @@ impl Sample {
         self.passed = end;
     }
 
-    /// Adds the sample of other packets, of equal runs.
+    /// Merges the sample of other packets, after thinning both to the same run length.
     pub(super) fn merge(&mut self, other: &Self) {
         while self.doublings < other.doublings {
             self.thin();
@@ -122,13 +123,13 @@ impl Sample {
         self.next = self.choice((self.passed >> self.doublings) + 1);
     }
 
-    /// The packet to keep of a run.
+    /// The number of the packet to keep of a run.
     fn choice(&self, run: u64) -> u64 {
         let place = self.random(run) & ((1 << self.doublings) - 1);
         (run << self.doublings) + place
     }
 
-    /// Keeps one packet of each two that follow each other.
+    /// Keeps one of each two consecutive packets.
     fn thin(&mut self) {
         self.doublings += 1;
         let pairs = self.packets.len() / 2;
@@ -137,7 +138,7 @@ impl Sample {
             let second = usize::from(self.random(pair as u64) >> 32 & 1 == 1 && pair < pairs);
             self.packets[pair] = self.packets[2 * pair + second];
         }
-        // Half of those that have no pair go.
+        // A packet without a pair is kept with probability ½.
         let keep = rest == 1 && self.random(pairs as u64) >> 32 & 1 == 1;
         self.packets.truncate(pairs + usize::from(keep));
     }

@@ -1,24 +1,25 @@
-//! Packets and bytes over time, in bins that widen as the time grows.
+//! Packets and bytes over time, in bins that widen as the time span grows.
 
 use super::one;
 use crate::terms::Size;
 
-/// Bins at most. At 4,096 bins a series tells seconds apart for 68 minutes.
+/// Maximum number of bins. With 4,096 bins, a series resolves seconds for 68 minutes.
 const MOST_BINS: i64 = 4096;
-/// The width of the bins at first: 1/64 s, so that six doublings make a second.
+/// Initial width of the bins: 1/64 s, so that six doublings make a second.
 const FINEST_NS: i64 = 1_000_000_000 / 64;
 
-/// Packets and bytes over time. Bins begin at multiples of their width since the UNIX epoch; where more
-/// than 4,096 would be needed, all bins double their width. Their memory is reserved at once.
+/// A time series of packets and bytes. Bins begin at multiples of their width since the UNIX epoch.
+/// When more than 4,096 bins are needed, all bins double their width. The memory is reserved at
+/// construction.
 #[derive(Debug)]
 pub struct Series {
     width_ns: i64,
-    /// The number of the first bin: its start over the width.
+    /// The number of the first bin: its start divided by the width.
     first: i64,
     bins: Vec<Size>,
 }
 
-/// A stretch of time and its traffic.
+/// An interval of time and its traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
     /// The start in nanoseconds since the UNIX epoch.
@@ -42,20 +43,20 @@ impl Clone for Series {
 }
 
 impl Series {
-    /// Bytes of memory that its bins take at most.
+    /// Maximum memory of the bins in bytes.
     pub(super) const BYTES: usize = MOST_BINS as usize * size_of::<Size>();
 
-    /// Bytes of memory that it takes.
+    /// Memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bins.capacity() * size_of::<Size>()
     }
 
-    /// Nanoseconds that a bin is wide.
+    /// Width of a bin in nanoseconds.
     pub fn width_ns(&self) -> i64 {
         self.width_ns
     }
 
-    /// The bins in the order of time, empty ones in between included.
+    /// The bins in order of time, including empty bins between others.
     pub fn bins(&self) -> impl Iterator<Item = Bin> {
         self.bins.iter().zip(self.first..).map(|(size, number)| Bin {
             start_ns: number.saturating_mul(self.width_ns),
@@ -73,7 +74,7 @@ impl Series {
         wide
     }
 
-    /// The same traffic in at most so many bins.
+    /// The same traffic in at most `most` bins.
     ///
     /// # Panics
     /// When `most` is 0.
@@ -92,7 +93,8 @@ impl Series {
         (self.first, self.width_ns) = (0, FINEST_NS);
     }
 
-    /// Adds packets by their times and their bytes on the wire. Mostly a burst falls into one bin.
+    /// Adds packets by their times and their lengths on the wire. A burst usually falls into one
+    /// bin.
     pub fn add(&mut self, times_ns: &[i64], wires: &[u32]) {
         let (Some(earliest), Some(latest)) = (times_ns.iter().min(), times_ns.iter().max()) else {
             return;
@@ -124,7 +126,7 @@ impl Series {
         time_ns.div_euclid(self.width_ns)
     }
 
-    /// Makes a bin for this time, and all between it and those that there are.
+    /// Creates the bin of this time, and all bins between it and the existing ones.
     fn reach(&mut self, time_ns: i64) {
         if self.bins.is_empty() {
             self.first = self.number(time_ns);
