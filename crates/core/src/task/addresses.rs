@@ -1,16 +1,16 @@
 //! `top-sources` and `top-destinations`: the addresses with the most traffic, from a table of flows.
 //!
-//! Time: a pass that sums the flows in buckets chosen by a hash of the address, a pass that collects the
-//! flows of the heaviest buckets, and the sorting of these. A skipped bucket weighs less than the last
-//! listed address, so that no address is missed. Even traffic needs a few more passes.
+//! Time: one pass sums the flows in buckets chosen by a hash of the address, a second pass collects
+//! the flows of the heaviest buckets, and these are sorted. A skipped bucket weighs less than the
+//! last listed address, so no address is missed. Evenly spread traffic takes a few more passes.
 
 use std::ops::Range;
 
-use super::lane::{Side, exact};
 use super::largest::{self, Largest, Listed};
 use super::order;
 use super::registry::TaskEntry;
-use super::{AddressItem, EpochContext, Lane, Lists, Report, Task, Unsupported, buckets};
+use super::{AddressItem, EpochContext, Lane, Lists, Report, Task, Unsupported};
+use super::{Side, exact};
 use crate::key::{CanonicalKey, KeyKind};
 use crate::summary::{Flows, SizeEstimate};
 use crate::terms::{Measure, Size};
@@ -39,7 +39,7 @@ struct TopAddresses {
 impl TopAddresses {
     fn address(&self, lane: &Lane<'_>) -> Result<Range<usize>, Unsupported> {
         let address = self.side.address();
-        // Of that address alone, the task `top` tells more.
+        // For a key of this address alone, the task `top` says more.
         let more = lane.key.kind() != KeyKind::of(&[address]);
         lane.place(address).filter(|_| more).ok_or_else(|| {
             Unsupported(format!(
@@ -59,7 +59,7 @@ impl Task for TopAddresses {
     }
 
     fn scratch_bytes(&self, flows: usize) -> usize {
-        buckets::scratch_bytes(flows)
+        order::bucketed_bytes(flows)
     }
 
     fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
@@ -106,7 +106,7 @@ impl Listed for Sum {
     }
 }
 
-/// The heaviest addresses, as many as the epoch lists.
+/// The heaviest addresses, as many as may be listed.
 fn heaviest(
     flows: &dyn Flows,
     address: Range<usize>,
@@ -114,12 +114,13 @@ fn heaviest(
     scratch: &mut [u64],
 ) -> Vec<Sum> {
     let (by, wanted) = (epoch.by, epoch.lists.top.min(epoch.lists.limit));
-    let bits = buckets::bits(flows.len());
+    let bits = order::bucket_bits(flows.len());
     let (sums, entries) = scratch.split_at_mut(1 << bits);
-    let bucket = |key: &[u8]| (buckets::mix(&key[address.clone()]) >> (64 - bits)) as usize;
+    let bucket = |key: &[u8]| (order::bucket_hash(&key[address.clone()]) >> (64 - bits)) as usize;
     sums.fill(0);
     flows.for_each(&mut |key, size| sums[bucket(key)] += size.by(by));
-    // The floor is a power of two that four times as many buckets reach as addresses are wanted.
+    // The floor is the largest power of two that at least four buckets for each wanted address
+    // reach.
     let reached = |power: u32| sums.iter().filter(|sum| **sum >> power > 0).count();
     let mut power =
         (0..64).rev().find(|power| reached(*power) >= wanted.saturating_mul(4)).unwrap_or(0);
@@ -146,7 +147,7 @@ fn heaviest(
     }
 }
 
-/// Calls `found` with the sum of each address among these flows.
+/// Calls `found` with the sum of each address in these flows.
 fn each_sum(
     entries: &mut [u64],
     flows: &dyn Flows,

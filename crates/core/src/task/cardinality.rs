@@ -1,12 +1,12 @@
 //! `cardinality`: the number of flows.
 //!
-//! The lanes' flows add up. Where a table was full, each untracked packet may have been a flow of
-//! its own or none at all new: that is the upper bound. Where a summary estimates their number, its
-//! bounds add up too; they all hold with the product of the lanes' confidences.
+//! The numbers of the lanes add up. Where a table was full, each untracked packet may have been a
+//! new flow, which gives the upper bound. The bounds of estimates add up too, and hold with the
+//! product of the lanes' confidences.
 
-use super::lane::{all_hold, exact};
 use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, Unsupported};
+use super::{all_hold, exact};
 use crate::summary::Estimate;
 use crate::terms::Measure;
 
@@ -18,7 +18,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |_| Ok(Box::new(Cardinality)),
 };
 
-/// What a summary that is no table answers from.
+/// The alternative to a table.
 const INSTEAD: &str = "a summary that estimates the number of flows";
 
 struct Cardinality;

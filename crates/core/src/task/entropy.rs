@@ -1,18 +1,18 @@
 //! `entropy`: −Σ (f/N) log₂ (f/N) over the flows, in the measure of `--by`.
 //!
-//! Computed as log₂ N − (Σ f log₂ f)/N, so that the lanes' sums add up. Flows of the same small
-//! size are counted first and take one logarithm together; the rest is summed with compensation,
-//! so the absolute error stays near 10⁻¹⁴ bits.
+//! Computed as log₂ N − (Σ f log₂ f)/N, so that the sums of the lanes add up. Flows of each small
+//! size are counted, and take one logarithm together; the others use compensated summation, so the
+//! absolute error is near 10⁻¹⁴ bits.
 //!
-//! Where a table was full, entropy is least if the untracked weight of each lane was one flow, and
-//! most if each untracked packet was a flow of its own, of the mean size; the value is midway.
-//! `normalized` then takes the flows that the table lists. Of a lane whose summary estimates
-//! Σ f log₂ f, the bounds are the summary's, and so is the number of flows.
+//! Where a table was full, the lower bound assumes that the untracked weight of each lane was one
+//! flow, and the upper bound that each untracked packet was its own flow of the mean size; the
+//! value is the midpoint. `normalized` then uses the number of listed flows. For a summary that
+//! estimates Σ f log₂ f, the bounds and the number of flows are the summary's own.
 
 use super::cardinality;
-use super::lane::{all_hold, exact};
 use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, Unsupported};
+use super::{all_hold, exact};
 use crate::summary::Estimate;
 use crate::terms::Measure;
 
@@ -24,10 +24,11 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |_| Ok(Box::new(Entropy)),
 };
 
-/// What a summary that is no table answers from.
+/// The alternative to a table.
 const INSTEAD: &str = "a summary that estimates the sum of f log f";
 
-/// Sizes below this are counted rather than summed: 16 KiB of counts, half of a first-level cache.
+/// Flows of sizes below this are counted rather than summed: 16 KiB of counts, half of a
+/// first-level cache.
 const SMALL: usize = 2048;
 
 struct Entropy;
@@ -110,7 +111,7 @@ impl Task for Entropy {
     }
 }
 
-/// From the lanes' estimates of Σ f log₂ f and of the number of flows.
+/// The entropy from the lanes' estimates of Σ f log₂ f and of the number of flows.
 fn estimated(epoch: &EpochContext<'_>, lanes: &[Lane<'_>]) -> Result<Report, Unsupported> {
     let mut sums = Vec::with_capacity(lanes.len());
     let mut flows = Vec::with_capacity(lanes.len());
@@ -125,7 +126,7 @@ fn estimated(epoch: &EpochContext<'_>, lanes: &[Lane<'_>]) -> Result<Report, Uns
     }
     let (sum, flows) = (all_hold(&sums), all_hold(&flows));
     let total = epoch.keyed.by(epoch.by) as f64;
-    // No more bits than the total has units, and none below one flow.
+    // Between 0 bits, for one flow, and log₂ of the total.
     let bits = |sum: f64| match total {
         0.0 => 0.0,
         _ => (total.log2() - sum / total).clamp(0.0, total.log2()),
@@ -142,8 +143,7 @@ fn weight_log(weight: f64) -> f64 {
     if weight > 0.0 { weight * weight.log2() } else { 0.0 }
 }
 
-/// A sum of numbers that are not negative, with the rounding of each addition kept beside it
-/// (Neumaier's).
+/// A compensated sum of non-negative numbers (Neumaier's).
 #[derive(Clone, Copy, Default)]
 struct Sum {
     sum: f64,

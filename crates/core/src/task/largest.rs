@@ -1,4 +1,4 @@
-//! The largest items, by value and then by key, in a bounded heap.
+//! The largest items of a list, in a bounded heap.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use crate::key::CanonicalKey;
 
 /// An item of a list.
 pub(super) trait Listed {
-    /// What orders items of equal values.
+    /// The key that orders items of equal value.
     type Key: Ord;
 
     fn key(&self) -> Self::Key;
@@ -54,20 +54,20 @@ impl Listed for HierarchyItem {
     }
 }
 
-/// The items of the largest values, and of equal ones those of the first keys: at most as many as are
-/// wanted, and at most as many as a report may list.
+/// The items with the largest values; among equal values, those with the lowest keys. At most as
+/// many as wanted, and as a report may list.
 ///
 /// Memory: see [`memory_bytes`].
 pub(super) struct Largest<T> {
     wanted: usize,
     limit: usize,
     heap: BinaryHeap<Ranked<T>>,
-    /// Items that came by.
+    /// Number of items so far.
     offered: u64,
 }
 
-/// Bytes that a list of so many items takes while it is made: a vector that grows has up to twice the
-/// room that it needs.
+/// Memory in bytes of a list of so many items while it is made. A growing vector has up to twice
+/// the needed room.
 pub(super) fn memory_bytes<T>(items: usize) -> usize {
     items.saturating_mul(2 * size_of::<Ranked<T>>())
 }
@@ -78,7 +78,8 @@ impl<T: Listed> Largest<T> {
         Self { wanted, limit, heap: BinaryHeap::new(), offered: 0 }
     }
 
-    /// Counts an item, and tells whether it would stay: cheap, so that most items are never made.
+    /// Counts an item, and returns whether it would be kept. Cheap, so that most items need not be
+    /// built.
     #[inline]
     pub(super) fn admits(&mut self, value: f64, key: impl FnOnce() -> T::Key) -> bool {
         self.offered += 1;
@@ -92,8 +93,7 @@ impl<T: Listed> Largest<T> {
         })
     }
 
-    /// Takes an item that is admitted, in the place of the last one if there is no other, which is
-    /// given back.
+    /// Takes an admitted item. If there is no room, it replaces the last item, which is returned.
     pub(super) fn push(&mut self, value: f64, item: T) -> Option<T> {
         let ranked = Ranked { value, item };
         if self.heap.len() < self.limit {
@@ -111,7 +111,7 @@ impl<T: Listed> Largest<T> {
         }
     }
 
-    /// The items by value, then by key, and how many of those wanted the limit left out.
+    /// The items by value, then by key, and the number of wanted items that the limit left out.
     pub(super) fn into_list(self) -> (Vec<T>, u64) {
         let items = self.heap.into_sorted_vec();
         let truncated = self.offered.min(self.wanted as u64) - items.len() as u64;
@@ -119,7 +119,7 @@ impl<T: Listed> Largest<T> {
     }
 }
 
-/// An item that is less the further ahead it stands, so that the heap's top is the last.
+/// An item in reverse order, so that the heap's top is the last item.
 struct Ranked<T> {
     value: f64,
     item: T,

@@ -1,23 +1,15 @@
-//! Questions asked at the close of an epoch.
+//! Tasks: the questions that are answered at the close of each epoch.
 //!
-//! One file per task, and one line for each in [`TASKS`]. Every task joins the lanes: items are
-//! united against the epoch's common total, counts and sums add up. What a full table could not
-//! track widens the bounds, and each task's file says how.
+//! A task is one file and one line in [`TASKS`]. Every task combines the lanes: it lists their
+//! items together, as shares of the epoch's total, and adds their counts and sums. Packets that a
+//! full table could not track widen the bounds; each task's file says how.
 
 mod addresses;
-mod buckets;
 mod cardinality;
 mod changes;
 mod entropy;
 mod findings;
-mod flow_size;
-mod forecast;
-mod forecast_cells;
-mod forecast_flows;
-mod heavy_hitters;
 mod hierarchical;
-mod history;
-mod lane;
 mod largest;
 mod order;
 mod quantiles;
@@ -25,41 +17,41 @@ mod registry;
 mod size_distribution;
 mod sizes;
 mod superspreaders;
-mod top;
 
+pub use changes::ForecastModel;
 pub use findings::{Finding, FindingKind};
-pub use forecast::ForecastModel;
-pub use lane::Side;
 pub use registry::{HistoryShape, OVERVIEW, TASKS, TaskEntry, TaskOptions, find};
 pub use sizes::complete_to;
 
-use crate::key::{CanonicalKey, KeySpec};
-use crate::summary::{Answers, Estimate, QuantileOf, Seen, SizeEstimate};
+use std::ops::Range;
+
+use crate::key::{CanonicalKey, Field, KeySpec};
+use crate::summary::{Answers, Estimate, Flows, QuantileOf, Seen, SizeEstimate};
 use crate::terms::{Measure, Size, SpreadOf, Threshold};
 use crate::timeline::Timeline;
 
-/// What every task of an epoch shares.
+/// The context of an epoch, for all its tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct EpochContext<'a> {
     /// The measure that `--by` names.
     pub by: Measure,
     /// Keyed packets and bytes of the epoch, over all lanes.
     pub keyed: Size,
-    /// For heavy hitters, changes and hierarchical heavy hitters.
+    /// The threshold of heavy hitters, changes and hierarchical heavy hitters.
     pub threshold: Threshold,
-    /// How long lists may be.
+    /// The maximum lengths of lists.
     pub lists: Lists,
-    /// When the packets came, for tasks that ask for it ([`TaskEntry::timeline`]).
+    /// The packets over time, for tasks that need them ([`TaskEntry::timeline`]).
     pub timeline: Option<&'a Timeline>,
 }
 
 impl EpochContext<'_> {
-    /// The weight that a heavy key exceeds.
+    /// The threshold as a weight.
     pub fn threshold_weight(&self) -> f64 {
         self.threshold.weight(self.keyed.by(self.by))
     }
 
-    /// The share of the keyed weight that `weight` is; 0 in an empty epoch.
+    /// `weight` as a share of the keyed weight; 0 in an empty epoch.
     pub fn share(&self, weight: f64) -> f64 {
         match self.keyed.by(self.by) {
             0 => 0.0,
@@ -68,68 +60,139 @@ impl EpochContext<'_> {
     }
 }
 
-/// How long lists may be.
+/// The maximum lengths of lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Lists {
-    /// Items that `top` and `changes` are asked for.
+    /// Items that `top` and `changes` list.
     pub top: usize,
-    /// Items that any list has at most: what is left out beyond them is counted.
+    /// Maximum number of items in any list. Further items are counted as truncated.
     pub limit: usize,
 }
 
 impl Lists {
-    /// `top` and `changes` as long as asked, and the others without a limit.
+    /// Lists of `top` items for `top` and `changes`, and unlimited lists for other tasks.
     pub fn unlimited(top: usize) -> Self {
         Self { top, limit: usize::MAX }
     }
 }
 
-/// One summary at the close of its epoch, with what its keys mean.
+/// The summary of one lane at the close of its epoch, with the meaning of its keys.
 #[derive(Clone, Copy)]
 pub struct Lane<'a> {
     /// The key, prefixes included.
     pub key: KeySpec,
     /// Canonical bytes of a key in this lane.
     pub key_bytes: usize,
-    /// What the summary answers.
+    /// The answers of the summary.
     pub answers: &'a dyn Answers,
 }
 
-/// A question that is asked of the lanes at the close of each epoch.
+impl Lane<'_> {
+    /// The byte range of a field of one end in the lane's keys; `None` where they lack it, or do
+    /// not distinguish the ends.
+    pub(super) fn place(&self, field: Field) -> Option<Range<usize>> {
+        self.key.place(field, self.key_bytes).filter(|_| !self.key.kind().is_in_order())
+    }
+}
+
+/// All flows of the lane with exact sizes, fewer than 2³². `instead` names the alternative to a
+/// table in the error message.
+fn exact<'a>(task: &str, instead: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Unsupported> {
+    let flows = lane.answers.flows().ok_or_else(|| {
+        Unsupported(format!(
+            "{task} needs {instead}, or a table of every flow; use --algorithm linear-table"
+        ))
+    })?;
+    if u32::try_from(flows.len()).is_err() {
+        return Err(Unsupported(format!(
+            "{task} supports at most 4294967295 flows; use shorter epochs"
+        )));
+    }
+    Ok(flows)
+}
+
+/// The sum of independent estimates.
+fn all_hold(parts: &[Estimate]) -> Estimate {
+    let sum = |part: fn(&Estimate) -> f64| parts.iter().map(part).sum();
+    Estimate {
+        value: sum(|part| part.value),
+        low: sum(|part| part.low),
+        high: sum(|part| part.high),
+        confidence: parts.iter().filter_map(|part| part.confidence).reduce(|a, b| a * b),
+    }
+}
+
+/// One end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The source.
+    Source,
+    /// The destination.
+    Destination,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Source => Self::Destination,
+            Self::Destination => Self::Source,
+        }
+    }
+
+    /// The address field of this end.
+    pub fn address(self) -> Field {
+        match self {
+            Self::Source => Field::Source,
+            Self::Destination => Field::Destination,
+        }
+    }
+
+    /// The port field of this end.
+    pub(super) fn port(self) -> Field {
+        match self {
+            Self::Source => Field::SourcePort,
+            Self::Destination => Field::DestinationPort,
+        }
+    }
+}
+
+/// A question about the lanes, answered at the close of each epoch.
 ///
-/// A task keeps its own history; what a summary forgets at `clear` does not concern it.
+/// A task keeps its own history, which does not depend on the summaries' `clear`.
 pub trait Task: Send {
     /// The name on the command line.
     fn name(&self) -> &'static str;
-    /// Bytes of scratch that [`Self::run`] needs for lanes that can hold `flows` flows in all.
+    /// Bytes of scratch memory that [`Self::run`] needs for lanes that can hold `flows` flows
+    /// together.
     fn scratch_bytes(&self, flows: usize) -> usize {
         let _ = flows;
         0
     }
-    /// Bytes that the task keeps from epoch to epoch, all of them reserved at construction.
+    /// Bytes of history that the task keeps from epoch to epoch, all reserved at construction.
     fn history_bytes(&self) -> usize {
         0
     }
-    /// Bytes that its report takes at most while it is made, in an epoch of `flows` flows.
+    /// Maximum memory in bytes while its report is made, in an epoch of `flows` flows.
     fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
         let _ = (lists, flows);
         0
     }
-    /// Whether it compares epochs with each other, so that it has nothing to say of one that goes on.
+    /// Whether it compares epochs, so that it cannot answer in the middle of one.
     fn compares_epochs(&self) -> bool {
         false
     }
-    /// Whether the task can answer by the measure `by` from these lanes, which may be empty yet.
+    /// Checks that the task can answer by the measure `by` from these lanes, which may still be
+    /// empty.
     ///
     /// # Errors
-    /// When a lane's key or summary cannot answer, with a sentence that says what could.
+    /// When a lane's key or summary cannot answer, with a sentence that says which could.
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported>;
-    /// Takes note of epochs without a packet, as if [`Self::run`] had been called on empty lanes
-    /// that many times.
+    /// Records epochs without a packet, as if [`Self::run`] had been called that many times on
+    /// empty lanes.
     fn pass(&mut self, epochs: u64) {
         let _ = epochs;
     }
-    /// Answers, with `scratch` of at least [`Self::scratch_bytes`] bytes to work in.
+    /// Answers. `scratch` has at least [`Self::scratch_bytes`] bytes.
     ///
     /// # Errors
     /// When a lane's key or summary cannot answer, as [`Self::check`] says.
@@ -144,7 +207,7 @@ pub trait Task: Send {
     ) -> Result<Report, Unsupported>;
 }
 
-/// Why a task has no answer, and what would have one.
+/// Why a task has no answer, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unsupported(pub String);
@@ -154,26 +217,27 @@ pub struct Unsupported(pub String);
 pub enum Report {
     /// `top`, `heavy-hitters` and `flow-size`.
     Sizes {
-        /// Which flows are listed.
+        /// How the listed flows were selected.
         selection: Selection,
         /// Sorted by value, then by key (`flow-size`: in the order asked).
         items: Vec<SizeItem>,
         /// Items that the limit left out.
         truncated: u64,
-        /// So many items at the head of the list are the largest flows, in some order, by their bounds
-        /// and by what flows that are not listed may weigh (`flow-size`: all).
+        /// The number of items at the head of the list that are certainly the largest flows, in
+        /// some order, by their bounds and by the possible weight of unlisted flows (`flow-size`:
+        /// all items).
         complete_to: u64,
     },
     /// `findings`.
     Findings {
-        /// By their kind, then by their packets.
+        /// Sorted by kind, then by packets.
         items: Vec<Finding>,
-        /// Items that were left out, since a kind lists a few.
+        /// Items left out, since only a few of each kind are listed.
         truncated: u64,
     },
     /// `top-sources` and `top-destinations`.
     Addresses {
-        /// Which end of the flows is summed up.
+        /// The end of the flows whose addresses are listed.
         side: Side,
         /// Sorted by value, then by key.
         items: Vec<AddressItem>,
@@ -182,11 +246,11 @@ pub enum Report {
     },
     /// `superspreaders` and `victims`.
     Spread {
-        /// Which end of the flows is counted.
+        /// The end of the flows whose addresses are listed.
         side: Side,
-        /// What is counted as a peer.
+        /// The part of a peer that is counted.
         of: SpreadOf,
-        /// The number that `distinct` exceeds.
+        /// The threshold that `distinct` exceeds.
         threshold: u64,
         /// Sorted by value, then by key.
         items: Vec<SpreadItem>,
@@ -195,13 +259,14 @@ pub enum Report {
     },
     /// `changes`.
     Changes {
-        /// What the difference between forecast and now exceeds; `None` before there is a forecast.
+        /// The threshold that the difference between forecast and size exceeds; `None` before the
+        /// first forecast.
         threshold: Option<f64>,
         /// Sorted by the size of the difference, then by key.
         items: Vec<ChangeItem>,
         /// Items that the limit left out.
         truncated: u64,
-        /// Flows whose history found no room.
+        /// Flows without room in the history.
         untracked: u64,
     },
     /// `cardinality`.
@@ -213,7 +278,7 @@ pub enum Report {
     Entropy {
         /// −Σ (f/N) log₂ (f/N).
         bits: Estimate,
-        /// Bits over log₂ of the number of flows; 0 for one flow or none.
+        /// Bits divided by log₂ of the number of flows; 0 for at most one flow.
         normalized: f64,
     },
     /// `size-distribution`.
@@ -223,16 +288,16 @@ pub enum Report {
     },
     /// `quantiles`.
     Quantiles {
-        /// What the sizes are of.
+        /// The values that the quantiles are of.
         of: QuantileOf,
-        /// Sizes, by share; none where the quantiles are of keys.
+        /// Quantiles of sizes, each with its share; empty where the quantiles are of keys.
         sizes: Vec<(f64, Estimate)>,
-        /// Keys in their order that cut the traffic into parts of equal weight.
+        /// Keys in order that divide the traffic into parts of equal weight, each with its share.
         keys: Vec<(f64, CanonicalKey)>,
     },
     /// `hierarchical`.
     Hierarchical {
-        /// What the discounted weight exceeds.
+        /// The threshold that the discounted weight exceeds.
         threshold: f64,
         /// Sorted by discounted weight, then by prefix.
         items: Vec<HierarchyItem>,
@@ -242,8 +307,8 @@ pub enum Report {
 }
 
 impl Report {
-    /// How many items its list has, and how many the limit left out; `None` where it has no list that
-    /// is limited.
+    /// The number of items in its list, and the number that the limit left out; `None` without a
+    /// limited list.
     pub fn listed(&self) -> Option<(u64, u64)> {
         let (items, truncated) = match self {
             Self::Sizes { items, truncated, .. } => (items.len(), *truncated),
@@ -260,7 +325,7 @@ impl Report {
         Some((items as u64, truncated))
     }
 
-    /// Bytes of memory that its lists take.
+    /// Memory of its lists in bytes.
     pub fn memory_bytes(&self) -> usize {
         match self {
             Self::Sizes { items, .. } => size_of_val(&items[..]),
@@ -276,19 +341,19 @@ impl Report {
     }
 }
 
-/// Which flows a list of sizes holds.
+/// How the flows of a list of sizes were selected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Selection {
-    /// The largest.
+    /// The largest flows.
     Largest,
-    /// Those over this weight.
+    /// All flows over this weight.
     Over(f64),
-    /// Those named in the configuration.
+    /// The flows given in the configuration.
     Asked,
 }
 
 impl Selection {
-    /// The weight that every listed flow exceeds, where there is a threshold.
+    /// The threshold that every listed flow exceeds, if there is one.
     pub fn threshold(self) -> Option<f64> {
         match self {
             Self::Over(threshold) => Some(threshold),
@@ -297,20 +362,20 @@ impl Selection {
     }
 }
 
-/// An address and the traffic of its flows.
+/// An address with the traffic of its flows, listed by `top-sources` and `top-destinations`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AddressItem {
     /// Canonical bytes of the address.
     pub address: CanonicalKey,
     /// Packets and bytes.
     pub size: SizeEstimate,
-    /// Flows that the table holds.
+    /// Number of its flows in the table.
     pub flows: u64,
-    /// Its value over the keyed weight.
+    /// Its share of the keyed weight.
     pub share: f64,
 }
 
-/// A flow and its size.
+/// A flow with its size, listed by `top`, `heavy-hitters` and `flow-size`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeItem {
     /// The flow.
@@ -319,20 +384,20 @@ pub struct SizeItem {
     pub size: SizeEstimate,
     /// Its share of the keyed weight, by the measure of `--by`.
     pub share: f64,
-    /// When and how it was seen, where the summary tells.
+    /// When it was first and last seen, and its TCP flags, where the summary records them.
     pub seen: Option<Seen>,
 }
 
-/// An address and how many distinct peers it has.
+/// An address with its distinct count of peers, listed by `superspreaders` and `victims`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpreadItem {
     /// The address (4 or 16 bytes).
     pub address: CanonicalKey,
-    /// Distinct endpoints, or addresses.
+    /// The distinct count of its peers.
     pub distinct: Estimate,
 }
 
-/// A flow that left its forecast.
+/// A flow whose size deviates from its forecast, listed by `changes`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeItem {
     /// The flow.
@@ -345,17 +410,19 @@ pub struct ChangeItem {
     pub now: Estimate,
 }
 
-/// A prefix that is heavy after its heavy descendants are discounted.
+/// A prefix that is heavy after its heavy descendants are discounted, listed by `hierarchical`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HierarchyItem {
-    /// Source address, its host bits zero; the destination where the key is `destination`.
+    /// The prefix of the source address, with zero host bits; of the destination where the key is
+    /// `destination`.
     pub source: CanonicalKey,
-    /// Bits of this address that count.
+    /// Length of this prefix in bits.
     pub source_bits: u8,
-    /// Destination address and bits, in the two-dimensional hierarchy.
+    /// The destination prefix and its length, in the two-dimensional hierarchy.
     pub destination: Option<(CanonicalKey, u8)>,
     /// Weight of all packets under the prefix, by the measure of `--by`.
     pub total: Estimate,
-    /// Weight not covered by any reported descendant; its bounds take the reported set as given.
+    /// Weight not covered by any reported descendant. Its bounds assume that the reported set is as
+    /// it is.
     pub discounted: Estimate,
 }

@@ -1,19 +1,20 @@
-//! `quantiles`: of the flows' sizes, and of the ordered key space.
+//! `quantiles`: quantiles of flow sizes, and keys that divide the traffic into equal parts.
 //!
 //! The q-quantile of n flows is the size of nearest rank: the ⌈qn⌉-th smallest, in the measure of
-//! `--by`. The keys cut the traffic into eight parts of equal weight: the k-th is the first key,
-//! in the order of [`CanonicalKey`], up to which the flows weigh at least k/8 of all.
+//! `--by`. The keys divide the traffic into eight parts of equal weight: the k-th is the first key,
+//! in the order of [`CanonicalKey`], up to which the flows weigh at least k/8 of the total.
 //!
-//! From a summary of quantiles come those that it was built for: of packets in the order of their
-//! keys, of packets' lengths, or of the times between them. The ranks of the lanes add up.
+//! A summary of quantiles answers those that it was built for: of packets in the order of their
+//! keys, of packet lengths, or of inter-arrival times. The ranks of the lanes add up.
 //!
-//! Where a table was full, U untracked packets may have been up to U flows of any size. All of
-//! them below the others, or all above, give the bounds of a size; among these, no flow exceeds
-//! the larger of the untracked weight and the largest listed flow. The keys cut the listed flows.
+//! Where a table was full, U untracked packets may have been up to U flows of any size. The bounds
+//! of a size assume that all of them are smaller than the listed flows, or all larger; none exceeds
+//! the larger of the untracked weight and the largest listed flow. The keys divide the listed
+//! flows.
 
 use std::iter::once;
 
-use super::lane::exact;
+use super::exact;
 use super::order::{self, Column};
 use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, Unsupported};
@@ -30,13 +31,13 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |_| Ok(Box::new(Quantiles)),
 };
 
-/// What a summary that is no table answers from.
+/// The alternative to a table.
 const INSTEAD: &str = "a summary of quantiles";
 
-/// The quantiles reported of sizes, in thousandths.
+/// The reported quantiles of sizes, in thousandths.
 const THOUSANDTHS: [u64; 10] = [10, 50, 250, 500, 750, 900, 950, 990, 999, 1000];
 
-/// Parts that the keys cut the traffic into.
+/// Number of parts that the keys divide the traffic into.
 const PARTS: u64 = 8;
 
 struct Quantiles;
@@ -105,7 +106,7 @@ impl Task for Quantiles {
     }
 }
 
-/// The keys that cut the packets of all lanes, which are in the order of their keys.
+/// The keys that divide the packets of all lanes. The lanes are in the order of their keys.
 fn cut(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, CanonicalKey)> {
     let key = |q: f64| {
         let mut rank = q * count as f64;
@@ -122,15 +123,15 @@ fn cut(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, CanonicalKey)> {
     shares.filter_map(|q| Some((q, key(q)?))).collect()
 }
 
-/// The quantiles of whole numbers, whose ranks in the lanes add up.
+/// The quantiles of integers, whose ranks in the lanes add up.
 fn ranked_sizes(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, Estimate)> {
     if count == 0 {
         return Vec::new();
     }
     let largest = lanes.iter().map(|lane| lane.largest()).fold(0.0, f64::max);
     let rank = |size: f64| lanes.iter().map(|l| l.rank(size) * l.count() as f64).sum::<f64>();
-    // The smallest whole number of at least this rank. A float would not do to halve towards it:
-    // from 2⁵³ on they are more than 1 apart, and a gap of four months is as long.
+    // The smallest integer of at least this rank. The bisection uses integers: from 2⁵³ on, which
+    // is a gap of four months in nanoseconds, floats are more than 1 apart.
     let at = |q: f64| {
         let due = q.clamp(0.0, 1.0) * count as f64;
         let (mut low, mut high) = (0, largest.ceil() as u64);
@@ -159,7 +160,7 @@ fn size_quantiles(sorted: &[u64], untracked: Size, by: Measure) -> Vec<(f64, Est
     let listed = sorted.len() as u64;
     let unlisted = untracked.packets;
     let at_most = largest.max(untracked.by(by));
-    // The size of a rank that counts from 1; below the listed flows there are only untracked ones.
+    // The size at a rank, counted from 1. Below the listed flows there are only untracked flows.
     let size = |rank: u64| match rank {
         0 => 1.min(sorted[0]),
         _ => sorted.get(rank as usize - 1).copied().unwrap_or(at_most),
@@ -177,17 +178,17 @@ fn size_quantiles(sorted: &[u64], untracked: Size, by: Measure) -> Vec<(f64, Est
     THOUSANDTHS.map(quantile).to_vec()
 }
 
-/// The search for the keys that cut the traffic.
+/// The search for the keys that divide the traffic.
 struct Cuts {
     by: Measure,
     total: u64,
-    /// Weight of all flows before the ones looked at.
+    /// Weight of all flows before the current ones.
     before: u64,
     keys: Vec<(f64, CanonicalKey)>,
 }
 
 impl Cuts {
-    /// Whether flows of this weight, in order, reach the next cut.
+    /// Whether the flows up to this cumulative weight reach the next cut.
     fn due(&self, weight: u64) -> bool {
         let part = self.keys.len() as u64 + 1;
         self.total > 0
@@ -195,8 +196,8 @@ impl Cuts {
             && u128::from(weight) * u128::from(PARTS) >= u128::from(self.total) * u128::from(part)
     }
 
-    /// Looks for the cuts among these entries: sorts by one column, and by the next ones only
-    /// where a cut falls inside a run.
+    /// Finds the cuts in these entries: sorts by one column, and by the next ones only where a cut
+    /// falls inside a run.
     fn find(&mut self, entries: &mut [u64], flows: &dyn Flows, columns: &[Column]) {
         let Some((&column, rest)) = columns.split_first() else { return };
         order::sort_column(entries, flows, column);

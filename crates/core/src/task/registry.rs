@@ -1,4 +1,4 @@
-//! The list of tasks. A new one is a file, and a line here.
+//! The list of tasks. Adding a task takes a file and a line here.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use flowgauge_kernel::Seed;
 
 use super::{ForecastModel, Task};
 use super::{
-    addresses, cardinality, changes, entropy, findings, flow_size, heavy_hitters, hierarchical,
-    quantiles, size_distribution, superspreaders, top,
+    addresses, cardinality, changes, entropy, findings, hierarchical, quantiles, size_distribution,
+    sizes, superspreaders,
 };
 use crate::key::CanonicalKey;
 use crate::terms::{Hierarchy, SpreadOf};
@@ -16,11 +16,11 @@ use crate::unknown::Unknown;
 /// Every task, in the order in which a report shows them.
 pub static TASKS: [&TaskEntry; 14] = [
     &findings::ENTRY,
-    &top::ENTRY,
+    &sizes::TOP,
     &addresses::SOURCES,
     &addresses::DESTINATIONS,
-    &heavy_hitters::ENTRY,
-    &flow_size::ENTRY,
+    &sizes::HEAVY_HITTERS,
+    &sizes::FLOW_SIZE,
     &superspreaders::SUPERSPREADERS,
     &superspreaders::VICTIMS,
     &changes::ENTRY,
@@ -31,7 +31,7 @@ pub static TASKS: [&TaskEntry; 14] = [
     &hierarchical::ENTRY,
 ];
 
-/// The tasks of a first look at traffic: what stands out, and who is behind it.
+/// The tasks of an overview: what stands out, and which addresses cause it.
 pub const OVERVIEW: [&str; 8] = [
     "findings",
     "top",
@@ -52,12 +52,12 @@ pub fn find(name: &str) -> Result<&'static TaskEntry, Unknown> {
     found.ok_or_else(|| Unknown::new("task", name, TASKS.map(|entry| entry.name)))
 }
 
-/// A task that can be asked for.
+/// An entry in the list of tasks.
 #[derive(Debug)]
 pub struct TaskEntry {
     /// The name on the command line.
     pub name: &'static str,
-    /// What it answers, in one line.
+    /// The question that it answers, in one line.
     pub question: &'static str,
     /// Whether it runs when no task is named.
     pub by_default: bool,
@@ -68,7 +68,7 @@ pub struct TaskEntry {
 }
 
 impl TaskEntry {
-    /// Makes the task, reserving what it keeps from epoch to epoch.
+    /// Builds the task, and reserves its history.
     ///
     /// # Errors
     /// When the memory cannot be reserved.
@@ -77,27 +77,28 @@ impl TaskEntry {
     }
 }
 
-/// What is fixed for the tasks at start.
+/// The options of all tasks, fixed at start.
 #[derive(Clone, Debug)]
 pub struct TaskOptions {
-    /// Superspreaders and victims have more distinct peers than this.
+    /// Threshold of superspreaders and victims: they have more distinct peers than this.
     pub spread: u64,
-    /// What a peer is.
+    /// The part of a peer that must differ.
     pub spread_of: SpreadOf,
-    /// Which prefixes `hierarchical` looks at.
+    /// The hierarchy of `hierarchical`.
     pub hierarchy: Hierarchy,
-    /// The flows that `flow-size` is asked for.
+    /// The flows of `flow-size`.
     pub flows: Vec<CanonicalKey>,
     /// The history that `changes` keeps, one for each lane.
     pub history: Vec<HistoryShape>,
-    /// How `changes` forecasts.
+    /// The forecast model of `changes`.
     pub forecast: ForecastModel,
-    /// The secret of the history's digests.
+    /// The seed of the history's digests.
     pub seed: Seed,
 }
 
 impl TaskOptions {
-    /// The usual options: spreaders of more than 128 endpoints, hierarchy by bytes, no history.
+    /// The default options: superspreaders of more than 128 endpoints, hierarchy by bytes, no
+    /// history.
     pub fn new(seed: Seed) -> Self {
         Self {
             spread: 128,
@@ -116,8 +117,8 @@ impl TaskOptions {
 pub struct HistoryShape {
     /// Canonical bytes of a key in this lane.
     pub key_bytes: usize,
-    /// Flows that it can hold, of a summary that lists them.
+    /// Number of flows that it can hold, of a summary that lists its flows.
     pub flows: usize,
-    /// Cells that it forecasts, of a summary that has them and does not list its flows.
+    /// Number of cells that it forecasts, of a summary with cells that does not list its flows.
     pub cells: usize,
 }

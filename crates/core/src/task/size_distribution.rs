@@ -1,17 +1,17 @@
-//! `size-distribution`: how many flows have each size in packets.
+//! `size-distribution`: the number of flows of each size in packets.
 //!
-//! Small sizes are counted in an array, the others are listed and sorted. The bins are as many as
-//! there are distinct sizes: at most √(2N) of them in an epoch of N packets.
+//! Small sizes are counted in an array; the others are listed and sorted. There is a bin for each
+//! distinct size: at most √(2N) bins in an epoch of N packets.
 //!
-//! A listed flow's size is exact even where the table was full; of U untracked packets, up to
-//! ⌊U/s⌋ flows of size s may be missing from bin s, and bins may be missing altogether. Where a
-//! summary estimates the distribution, the bins of the lanes are added size by size.
+//! The size of a listed flow is exact even where the table was full. With U untracked packets, up
+//! to ⌊U/s⌋ flows may be missing from the bin of size s, and whole bins may be missing. Estimated
+//! distributions of the lanes are added bin by bin.
 
 use std::collections::BTreeMap;
 
-use super::lane::{all_hold, exact};
 use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, Unsupported};
+use super::{all_hold, exact};
 use crate::summary::Estimate;
 use crate::terms::Measure;
 
@@ -23,7 +23,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |_| Ok(Box::new(SizeDistribution)),
 };
 
-/// What a summary that is no table answers from.
+/// The alternative to a table.
 const INSTEAD: &str = "a summary that estimates how many flows have each size";
 
 /// Sizes below this are counted in an array.

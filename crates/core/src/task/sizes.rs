@@ -1,20 +1,84 @@
-//! What `top` and `heavy-hitters` share: the largest flows that a lane can name.
+//! `top`, `heavy-hitters` and `flow-size`: flows and their sizes.
 //!
-//! From a table every flow is seen, and a listed flow's size is exact even when the table was
-//! full, since a key in the table keeps being counted; only a flow that is not listed may then be
-//! missing, with at most the untracked weight. From a summary that names candidates, sizes and
-//! bounds are the summary's, and flows that its full set left out are missing. One that does both
-//! may name more flows than it is certain of. What the missing ones may weigh says how far a list is
+//! Time of `top` and `heavy-hitters`: one pass over the flows, and the logarithm of the list's length
+//! for each flow that enters the list. Memory: the items; of `heavy-hitters` by a share θ fewer than
+//! 1/θ.
+//!
+//! A table lists every flow. The size of a listed flow is exact even when the table was full, since
+//! flows in the table are still counted; a flow that is not listed weighs at most the untracked
+//! weight. From a summary with candidates, sizes and bounds are the summary's own, and flows that its
+//! full candidate set left out are missing. A summary with both may list more flows than it is certain
+//! of. The largest possible weight of a missing flow determines how many items at the head are
 //! certain.
+//!
+//! `flow-size` asks the summary for the size of each given flow, or reads a table once if it does not
+//! answer sizes. Such a table knows every flow, so an unlisted flow has at most the untracked size.
 
-use super::largest::Largest;
-use super::{EpochContext, Lane, Report, Selection, SizeItem, Unsupported};
+use super::largest::{self, Largest};
+use super::registry::TaskEntry;
+use super::{EpochContext, Lane, Lists, Report, Selection, SizeItem, Task, Unsupported};
 use crate::key::CanonicalKey;
-use crate::summary::SizeEstimate;
+use crate::sorting::sort_by;
+use crate::summary::{Answers, Estimate, Flows, SizeEstimate};
 use crate::terms::{Measure, Size};
 
-/// Checks that every lane can name its heavy flows by this measure.
-pub(super) fn check(task: &str, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+pub(super) const TOP: TaskEntry = TaskEntry {
+    name: "top",
+    question: "the largest flows",
+    by_default: true,
+    timeline: false,
+    build: |_| Ok(Box::new(LargestFlows { name: TOP.name, over_threshold: false })),
+};
+
+pub(super) const HEAVY_HITTERS: TaskEntry = TaskEntry {
+    name: "heavy-hitters",
+    question: "every flow over the threshold",
+    by_default: true,
+    timeline: false,
+    build: |_| Ok(Box::new(LargestFlows { name: HEAVY_HITTERS.name, over_threshold: true })),
+};
+
+/// `top` or `heavy-hitters`.
+struct LargestFlows {
+    name: &'static str,
+    /// Whether it lists every flow over the threshold, rather than a number of flows.
+    over_threshold: bool,
+}
+
+impl Task for LargestFlows {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
+        let wanted = if self.over_threshold { usize::MAX } else { lists.top };
+        largest::memory_bytes::<SizeItem>(wanted.min(lists.limit).min(flows))
+    }
+
+    fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        check(self.name, by, lanes)
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext<'_>,
+        lanes: &[Lane<'_>],
+        _: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let (selection, floor, wanted) = if self.over_threshold {
+            let threshold = epoch.threshold_weight();
+            (Selection::Over(threshold), threshold, usize::MAX)
+        } else {
+            (Selection::Largest, f64::NEG_INFINITY, epoch.lists.top)
+        };
+        let Listed { items, truncated, complete_to } =
+            largest_flows(self.name, epoch, lanes, floor, wanted)?;
+        Ok(Report::Sizes { selection, items, truncated, complete_to })
+    }
+}
+
+/// Checks that every lane can list its heavy flows by this measure.
+fn check(task: &str, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
     lanes.iter().try_for_each(|lane| {
         let answers = lane.answers;
         if answers.flows().is_none() && answers.candidates().is_none() {
@@ -26,8 +90,9 @@ pub(super) fn check(task: &str, by: Measure, lanes: &[Lane<'_>]) -> Result<(), U
     })
 }
 
-/// Checks that a lane which answers sizes does so in this measure, by asking for any flow.
-pub(super) fn check_measure(task: &str, by: Measure, lane: &Lane<'_>) -> Result<(), Unsupported> {
+/// Checks that a lane which answers sizes does so in this measure, by a query for an arbitrary
+/// flow.
+fn check_measure(task: &str, by: Measure, lane: &Lane<'_>) -> Result<(), Unsupported> {
     let any = &[0; CanonicalKey::MAX_BYTES][..lane.key_bytes];
     match lane.answers.size().map(|size| size.estimate(any).by(by)) {
         Some(None) => Err(lacks(task, by)),
@@ -48,24 +113,17 @@ fn lacks(task: &str, by: Measure) -> Unsupported {
 }
 
 /// The largest flows.
-pub(super) struct Listed {
+struct Listed {
     /// By value, then by key.
-    pub(super) items: Vec<SizeItem>,
-    /// How many the epoch's limit left out.
-    pub(super) truncated: u64,
-    /// So many at the head are the largest of all.
-    pub(super) complete_to: u64,
+    items: Vec<SizeItem>,
+    /// Number of items that the limit left out.
+    truncated: u64,
+    /// Number of items at the head that are certainly the largest of all flows.
+    complete_to: u64,
 }
 
-impl Listed {
-    pub(super) fn report(self, selection: Selection) -> Report {
-        let Self { items, truncated, complete_to } = self;
-        Report::Sizes { selection, items, truncated, complete_to }
-    }
-}
-
-/// How many items at the head of a list are the largest of all flows, in some order, where others weigh
-/// `others` at most: those whose low bounds nothing behind them exceeds.
+/// The number of items at the head of a list that are certainly the largest of all flows, in some
+/// order: no other item or flow, which weighs at most `others`, can exceed their lower bounds.
 pub fn complete_to(items: &[SizeItem], by: Measure, others: f64) -> u64 {
     let bounds: Vec<_> = items.iter().map(|item| item.size.by(by)).collect();
     let lows = bounds.iter().scan(f64::INFINITY, |least, bounds| {
@@ -83,8 +141,8 @@ pub fn complete_to(items: &[SizeItem], by: Measure, others: f64) -> u64 {
     0
 }
 
-/// The flows with a value over `floor`, at most `wanted` of them.
-pub(super) fn largest(
+/// The largest flows with a value over `floor`, at most `wanted` of them.
+fn largest_flows(
     task: &str,
     epoch: &EpochContext<'_>,
     lanes: &[Lane<'_>],
@@ -94,7 +152,7 @@ pub(super) fn largest(
     check(task, epoch.by, lanes)?;
     let mut largest = Largest::new(wanted, epoch.lists.limit);
     let item = |key, size, value| SizeItem { key, size, share: epoch.share(value), seen: None };
-    // What a flow weighs at most that is not in the list.
+    // Maximum weight of a flow that is not listed.
     let mut others = 0.0f64;
     for lane in lanes {
         let answers = lane.answers;
@@ -140,8 +198,8 @@ pub(super) fn largest(
     Ok(Listed { items, truncated, complete_to })
 }
 
-/// Says of each flow when and how it was seen, where its lane tells.
-pub(super) fn add_seen(items: &mut [SizeItem], lanes: &[Lane<'_>]) {
+/// Adds the times and TCP flags of each flow, where its lane records them.
+fn add_seen(items: &mut [SizeItem], lanes: &[Lane<'_>]) {
     for lane in lanes {
         let Some(details) = lane.answers.details() else { continue };
         let own = |item: &&mut SizeItem| item.key.as_bytes().len() == lane.key_bytes;
@@ -153,4 +211,92 @@ pub(super) fn add_seen(items: &mut [SizeItem], lanes: &[Lane<'_>]) {
 
 fn high(size: &SizeEstimate, by: Measure) -> f64 {
     size.by(by).map_or(f64::INFINITY, |size| size.high)
+}
+
+pub(super) const FLOW_SIZE: TaskEntry = TaskEntry {
+    name: "flow-size",
+    question: "the sizes of given flows",
+    by_default: false,
+    timeline: false,
+    build: |options| Ok(Box::new(FlowSize { asked: options.flows.clone() })),
+};
+
+struct FlowSize {
+    asked: Vec<CanonicalKey>,
+}
+
+impl Task for FlowSize {
+    fn name(&self) -> &'static str {
+        FLOW_SIZE.name
+    }
+
+    fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        for lane in lanes {
+            if lane.answers.size().is_none() && lane.answers.flows().is_none() {
+                return Err(Unsupported(
+                    "flow-size needs a summary that estimates the size of a given flow; use \
+                     --algorithm linear-table"
+                        .to_owned(),
+                ));
+            }
+            check_measure(FLOW_SIZE.name, by, lane)?;
+        }
+        if let Some(key) = self.asked.iter().find(|key| !lanes.iter().any(|l| has_key_of(l, key))) {
+            return Err(Unsupported(format!(
+                "flow-size got a flow of {} bytes, and no measured key has so many; give every \
+                 field of the key",
+                key.as_bytes().len()
+            )));
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext<'_>,
+        lanes: &[Lane<'_>],
+        _: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        self.check(epoch.by, lanes)?;
+        let mut items: Vec<SizeItem> = self
+            .asked
+            .iter()
+            .map(|&key| SizeItem { key, size: SizeEstimate::default(), share: 0.0, seen: None })
+            .collect();
+        for lane in lanes {
+            let items = items.iter_mut().filter(|item| has_key_of(lane, &item.key));
+            match (lane.answers.size(), lane.answers.flows()) {
+                (Some(size), _) => items.for_each(|i| i.size = size.estimate(i.key.as_bytes())),
+                (None, Some(flows)) => scan(lane.answers, flows, items.collect()),
+                (None, None) => {}
+            }
+        }
+        for item in &mut items {
+            item.share = item.size.by(epoch.by).map_or(0.0, |size| epoch.share(size.value));
+        }
+        add_seen(&mut items, lanes);
+        let complete_to = items.len() as u64;
+        Ok(Report::Sizes { selection: Selection::Asked, items, truncated: 0, complete_to })
+    }
+}
+
+/// Whether this lane's keys have the length of this key.
+fn has_key_of(lane: &Lane<'_>, key: &CanonicalKey) -> bool {
+    lane.key_bytes == key.as_bytes().len()
+}
+
+/// Fills in the items by one pass over all flows.
+fn scan(answers: &dyn Answers, flows: &dyn Flows, mut items: Vec<&mut SizeItem>) {
+    let Size { packets, bytes } = answers.untracked();
+    for item in &mut items {
+        item.size.packets = Some(Estimate::between(0.0, 0.0, packets as f64));
+        item.size.bytes = Some(Estimate::between(0.0, 0.0, bytes as f64));
+    }
+    sort_by(&mut items, &|one, other| one.key.cmp(&other.key));
+    flows.for_each(&mut |key, size| {
+        let first = items.partition_point(|item| item.key.as_bytes() < key);
+        for item in items[first..].iter_mut().take_while(|item| item.key.as_bytes() == key) {
+            item.size = SizeEstimate::counted(size, answers.saturated());
+        }
+    });
 }

@@ -5,23 +5,22 @@
 //! the protocol; of the key `pair`, the address).
 //!
 //! An address cannot have more peers than flows. So a first pass counts flows in buckets chosen by
-//! a hash of the address, and only flows in a bucket of more than N are looked at closer: sorted by
-//! address and peer, and counted. Time: two passes, and the sorting of the few.
+//! a hash of the address, and only the flows of buckets with more than N are sorted by address and
+//! peer, and counted. Time: two passes, and the sorting of these few flows.
 //!
-//! Where a summary counts the distinct peers of each address itself, its key is that address, and
-//! what it says is listed.
+//! A summary that counts the distinct peers of each address itself has that address as its key. Its
+//! distinct counts are listed.
 //!
-//! Where a table was full, each untracked packet may have been a new peer of any address, listed
-//! or not: that is the upper bound.
+//! Where a table was full, each untracked packet may have been a new peer of any address, which
+//! gives the upper bound.
 
 use std::ops::Range;
 
-use super::buckets;
-use super::lane::{Side, exact};
 use super::largest::{self, Largest};
 use super::order::{self, Column};
 use super::registry::{TaskEntry, TaskOptions};
 use super::{EpochContext, Lane, Lists, Report, SpreadItem, Task, Unsupported};
+use super::{Side, exact};
 use crate::key::{CanonicalKey, KeyKind};
 use crate::summary::{Estimate, Flows};
 use crate::terms::{Measure, SpreadOf};
@@ -42,7 +41,7 @@ pub(super) const VICTIMS: TaskEntry = TaskEntry {
     build: |options| Ok(Box::new(Spread::new("victims", Side::Destination, options))),
 };
 
-/// What a summary that is no table answers from.
+/// The alternative to a table.
 const INSTEAD: &str = "a summary that counts distinct peers";
 
 struct Spread {
@@ -52,13 +51,13 @@ struct Spread {
     of: SpreadOf,
 }
 
-/// The fields of a lane's keys that matter here.
+/// The byte ranges of a lane's keys that the task compares.
 struct Fields {
-    /// The address that spreads.
+    /// The address whose peers are counted.
     address: Range<usize>,
     /// The address, then the peer.
     columns: Vec<Column>,
-    /// Bytes of the peer's address and of its port.
+    /// Byte ranges of the peer's address and port.
     peer: [Range<usize>; 2],
 }
 
@@ -67,7 +66,7 @@ impl Spread {
         Self { name, side, more_than: options.spread, of: options.spread_of }
     }
 
-    /// Checks that a lane which counts distinct peers counts those of this side.
+    /// Checks that a lane with distinct counts counts the peers of this side.
     fn check_side(&self, lane: &Lane<'_>) -> Result<(), Unsupported> {
         let address = self.side.address();
         if lane.key.kind() == KeyKind::of(&[address]) {
@@ -111,12 +110,14 @@ impl Spread {
         Ok(Fields { address, columns, peer: [peer, port] })
     }
 
-    /// Writes the flows whose address may spread to the front of `entries`, and returns how many.
+    /// Writes the flows whose address may exceed the threshold to the front of the entries, and
+    /// returns their number.
     fn suspects(&self, flows: &dyn Flows, fields: &Fields, scratch: &mut [u64]) -> usize {
-        let shift = 64 - buckets::bits(flows.len());
+        let shift = 64 - order::bucket_bits(flows.len());
         let (counts, entries) = scratch.split_at_mut(count_words(flows.len()));
         let counts: &mut [u32] = bytemuck::cast_slice_mut(counts);
-        let bucket = |key: &[u8]| (buckets::mix(&key[fields.address.clone()]) >> shift) as usize;
+        let bucket =
+            |key: &[u8]| (order::bucket_hash(&key[fields.address.clone()]) >> shift) as usize;
         counts.fill(0);
         flows.for_each(&mut |key, _| counts[bucket(key)] += 1);
         let (mut flow, mut suspects) = (0, 0);
@@ -189,7 +190,7 @@ impl Task for Spread {
     }
 }
 
-/// Calls `found` with each address among the sorted entries and its number of distinct peers.
+/// Calls `found` with each address in the sorted entries and its distinct count of peers.
 fn count_peers(
     entries: &[u64],
     flows: &dyn Flows,
@@ -217,7 +218,7 @@ fn count_peers(
     }
 }
 
-/// Words of scratch for the counts of 32 bits.
+/// Words of scratch memory for the 32-bit counts.
 fn count_words(flows: usize) -> usize {
-    1 << (buckets::bits(flows) - 1)
+    1 << (order::bucket_bits(flows) - 1)
 }

@@ -1,15 +1,15 @@
-//! `findings`: what stands out in an epoch, for an operator to look at first.
+//! `findings`: what stands out in an epoch, as a starting point for an operator.
 //!
-//! A finding is judged from three sides: the exact flows of a table, the [`Series`] of packets over time,
-//! and the [`Sample`] of packets with their TCP flags. One file for each family of findings:
+//! A finding rests on three sources: the exact flows of a table, the [`Series`] of packets over
+//! time, and the [`Sample`] of packets with their TCP flags.
 //!
-//! - [`hosts`]: flooded hosts, and hosts with most of the traffic;
-//! - [`scans`]: sources that try many hosts at one port, or many ports of one host;
-//! - [`rates`]: seconds with far more or far fewer packets than usual;
-//! - [`shape`]: small packets, one protocol or port with most packets, entropy near its limits.
+//! - [`hosts`]: scans (a source that tries many hosts at one port, or many ports of one host),
+//!   flooded hosts, and hosts with most of the traffic;
+//! - [`traffic`]: seconds with far more or far fewer packets than usual, small packets, one
+//!   protocol or port with most packets, entropy near its limits.
 //!
-//! Every threshold is a constant beside the rule that uses it. The rules want evidence: a capture of few
-//! packets has no findings.
+//! Every threshold is a constant next to the rule that uses it. The rules need evidence: a capture
+//! of few packets has no findings.
 //!
 //! Time: a few passes over the flows, and up to 33,000 lookups for the sample.
 //!
@@ -17,14 +17,13 @@
 //! [`Sample`]: crate::timeline::Sample
 
 mod hosts;
-mod rates;
-mod scans;
 mod scene;
-mod shape;
+mod traffic;
 
-use super::lane::exact;
+use super::exact;
+use super::order;
 use super::registry::TaskEntry;
-use super::{EpochContext, Lane, Lists, Report, Task, Unsupported, buckets};
+use super::{EpochContext, Lane, Lists, Report, Task, Unsupported};
 use crate::key::{CanonicalKey, KeyKind};
 use crate::summary::{Estimate, SizeEstimate};
 use crate::terms::Measure;
@@ -39,67 +38,68 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |options| Ok(Box::new(Findings { spread: options.spread })),
 };
 
-/// Findings of one kind that are listed.
+/// Maximum number of listed findings of one kind.
 const LISTED: usize = 5;
 
-/// Something that stands out.
+/// A finding: something that stands out in an epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What it is.
+    /// The kind of finding.
     pub kind: FindingKind,
-    /// The source that it is about, or that it comes from.
+    /// The source that the finding is about, or that it comes from.
     pub source: Option<CanonicalKey>,
-    /// The destination that it is about, or that it goes to.
+    /// The destination that the finding is about, or that it goes to.
     pub destination: Option<CanonicalKey>,
     /// IP protocol.
     pub protocol: Option<u8>,
-    /// The destination port; of a reflection the source port.
+    /// The destination port; for a reflection, the source port.
     pub port: Option<u16>,
-    /// Its packets and bytes, where they are its own.
+    /// Its packets and bytes, where the finding has its own.
     pub size: SizeEstimate,
     /// Its share of the keyed weight.
     pub share: f64,
     /// Distinct hosts or ports on the other side.
     pub peers: Option<Estimate>,
-    /// Nanoseconds since the UNIX epoch of its first and its last packet.
+    /// Times of its first and its last packet, in nanoseconds since the UNIX epoch.
     pub span_ns: Option<(i64, i64)>,
-    /// Whether the span is exact: else that of the sampled packets, or of whole bins of the series.
+    /// Whether the span is exact. Otherwise it is that of sampled packets, or of whole bins of the
+    /// series.
     pub span_is_exact: bool,
     /// The most common TCP flags.
     pub flags: Option<u8>,
-    /// What is usual, and what was found instead: packets a second of a rise or fall, bytes a packet of
-    /// small packets, bits and their maximum of entropy.
+    /// The usual value and the value found: packets a second for a rise or fall, bytes a packet for
+    /// small packets, maximum and actual bits for entropy.
     pub usual: Option<(f64, f64)>,
 }
 
-/// The kinds of findings, the gravest first.
+/// The kinds of findings, the most serious first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// Many sources send one host flows of few packets without data, or without an answer.
+    /// Many sources send flows of few packets, without data or without answers, to one host.
     Flood,
-    /// Many servers of a service such as DNS answer a host that did not ask.
+    /// Many servers of a service such as DNS send answers to a host that sent no requests.
     Reflection,
     /// One source tries many hosts at one port.
     HostScan,
     /// One source tries many ports of one host.
     PortScan,
-    /// The packets a second rise suddenly.
+    /// The packet rate rises suddenly.
     Rise,
-    /// The packets a second fall suddenly.
+    /// The packet rate falls suddenly.
     Fall,
     /// One source sends most of the traffic.
     Source,
     /// One destination gets most of the traffic.
     Destination,
-    /// Nearly all packets are small, and they come fast.
+    /// Nearly all packets are small, at a high packet rate.
     SmallPackets,
-    /// A protocol beside TCP and UDP carries most packets.
+    /// A protocol other than TCP and UDP carries most packets.
     Protocol,
-    /// One port carries nearly all packets, and it is not that of the web.
+    /// One port other than a web port carries nearly all packets.
     Service,
-    /// The entropy of flows is near its maximum: they all carry about the same.
+    /// The entropy of flows is near its maximum: all flows are of similar size.
     EvenFlows,
-    /// The entropy of flows is near zero: a few carry nearly everything.
+    /// The entropy of flows is near zero: a few flows carry nearly everything.
     FewFlows,
 }
 
@@ -128,7 +128,7 @@ impl FindingKind {
 }
 
 impl Finding {
-    /// A finding of this kind about nothing yet.
+    /// A finding of this kind, without details.
     pub fn new(kind: FindingKind) -> Self {
         Self {
             kind,
@@ -148,7 +148,7 @@ impl Finding {
 }
 
 struct Findings {
-    /// A scan has more hosts or ports than this.
+    /// Threshold of a scan: it tries more hosts or ports than this.
     spread: u64,
 }
 
@@ -158,17 +158,17 @@ impl Task for Findings {
     }
 
     fn scratch_bytes(&self, flows: usize) -> usize {
-        buckets::scratch_bytes(flows)
+        order::bucketed_bytes(flows)
     }
 
     fn report_bytes(&self, _: Lists, _: usize) -> usize {
-        // The timeline of the epoch comes with it.
+        // Includes the timeline of the epoch.
         Timeline::BYTES + FindingKind::ALL.len() * LISTED * size_of::<Finding>()
     }
 
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| {
-            // Under uneven prefixes, no flow is found by the key of its other direction.
+            // With unequal prefix lengths, the key of the reverse direction finds no flow.
             if lane.key.kind() != KeyKind::FIVE_TUPLE || !lane.key.is_even() {
                 return Err(Unsupported(format!(
                     "findings needs the key five-tuple (got {})",
@@ -200,15 +200,15 @@ impl Task for Findings {
             )
         })?;
         let scene = Scene::new(epoch, lanes, timeline)?;
-        let mut found = scans::find(&scene, self.spread, scratch);
-        found.extend(hosts::find(&scene, &found, scratch));
-        found.extend(rates::find(&scene));
-        found.extend(shape::find(&scene, &found));
+        let mut found = hosts::scans(&scene, self.spread, scratch);
+        found.extend(hosts::heavy(&scene, &found, scratch));
+        found.extend(traffic::rates(&scene));
+        found.extend(traffic::shape(&scene, &found));
         Ok(listed(found))
     }
 }
 
-/// The findings by kind and weight, a few of each kind.
+/// Sorts the findings by kind and packets, and keeps a few of each kind.
 fn listed(mut found: Vec<Finding>) -> Report {
     let packets = |finding: &Finding| finding.size.packets.map_or(0.0, |packets| packets.value);
     crate::sorting::sort_by(&mut found, &|one, other| {

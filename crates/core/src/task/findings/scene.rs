@@ -1,9 +1,9 @@
-//! What the rules look at: the flows, the sample, and lookups from one into the other.
+//! The data of the rules: the flows, the sample, and lookups of sampled packets in the flows.
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::lane::{Side, exact};
 use super::super::{EpochContext, Lane, Unsupported};
+use super::super::{Side, exact};
 use super::ENTRY;
 use crate::summary::Flows;
 use crate::terms::Size;
@@ -13,29 +13,29 @@ pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 pub(super) const ACK: u8 = 0x10;
 
-/// A flow of at most so many packets carries hardly any data.
+/// Maximum packets of a tiny flow, which carries hardly any data.
 pub(super) const TINY: u64 = 3;
-/// Packets of TCP of at most so many bytes carry none.
+/// Maximum mean bytes of TCP packets without data.
 pub(super) const EMPTY_BYTES: f64 = 100.0;
-/// A rule that judges packets wants so many of them.
+/// Minimum packets of an epoch for rules that judge packets.
 pub(super) const LEAST_PACKETS: u64 = 1000;
-/// Where fewer flows of the capture are answered, it shows one direction only.
+/// Minimum share of answered flows in a capture that shows both directions.
 const TWO_WAY: f64 = 0.2;
-/// Flows that are looked up for an answer, of those of one host.
+/// Maximum number of flows that are checked for an answer.
 const LOOKUPS: usize = 1024;
 
-/// An epoch, as the rules see it.
+/// The data of an epoch for the rules.
 pub(super) struct Scene<'a> {
     pub(super) epoch: &'a EpochContext<'a>,
     pub(super) lanes: Vec<SceneLane<'a>>,
     pub(super) timeline: &'a Timeline,
     /// The sampled packets with a key.
     pub(super) sample: Vec<&'a SampledPacket>,
-    /// Whether the capture shows both directions of enough flows to miss answers.
+    /// Whether the capture shows both directions, so that a missing answer means something.
     pub(super) is_two_way: bool,
 }
 
-/// The flows of a lane, and where the fields of their keys stand.
+/// A lane, its flows, and the length of their addresses.
 pub(super) struct SceneLane<'a> {
     lane: Lane<'a>,
     pub(super) flows: &'a dyn Flows,
@@ -88,31 +88,32 @@ impl<'a> Scene<'a> {
         let sample = timeline.sample().packets().iter();
         let sample: Vec<_> = sample.filter(|packet| packet.key().is_some()).collect();
         let mut scene = Self { epoch, lanes, timeline, sample, is_two_way: false };
-        // In the order of the packets, so that a run can be repeated.
+        // In order of the packets, so that results are reproducible.
         let mut seen = HashSet::new();
         let keys = scene.sample.iter().filter_map(|packet| packet.key());
         scene.is_two_way = scene.answered(keys.filter(|key| seen.insert(*key))) >= TWO_WAY;
         Ok(scene)
     }
 
-    /// Flows of all lanes.
+    /// The number of flows of all lanes.
     pub(super) fn flows(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.flows.len() as u64).sum()
     }
 
-    /// What the tables had no room for.
+    /// The size that the tables had no room for.
     pub(super) fn untracked(&self) -> Size {
         self.lanes.iter().map(|lane| lane.lane.answers.untracked()).sum()
     }
 
-    /// The packets of a flow in its table; 0 where it is not there.
+    /// The packets of a flow in its table; 0 if the table lacks it.
     pub(super) fn packets(&self, key: &[u8]) -> u64 {
         let lane = self.lanes.iter().find(|lane| lane.lane.key_bytes == key.len());
         let size = lane.and_then(|lane| Some(lane.lane.answers.size()?.estimate(key)));
         size.and_then(|size| size.packets).map_or(0, |packets| packets.low as u64)
     }
 
-    /// The share of these flows whose other direction is in the table, too: of the first thousand.
+    /// The share of these flows whose reverse direction is in the table too. Checks at most
+    /// [`LOOKUPS`] flows.
     pub(super) fn answered<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> f64 {
         let (mut looked, mut answered) = (0_usize, 0_usize);
         for key in keys.take(LOOKUPS) {
@@ -122,13 +123,13 @@ impl<'a> Scene<'a> {
         answered as f64 / looked.max(1) as f64
     }
 
-    /// The share of the sampled packets that so many of them are.
+    /// A number of sampled packets as a share of the sample.
     pub(super) fn share(&self, sampled: usize) -> f64 {
         sampled as f64 / self.sample.len().max(1) as f64
     }
 }
 
-/// The key of the other direction.
+/// The key of the reverse direction.
 pub(super) fn reverse(key: &[u8]) -> Vec<u8> {
     let size = (key.len() - 5) / 2;
     let (source, rest) = key.split_at(size);
@@ -137,7 +138,7 @@ pub(super) fn reverse(key: &[u8]) -> Vec<u8> {
     [destination, source, &ports[2..], &ports[..2], protocol].concat()
 }
 
-/// What sampled packets have in common.
+/// Statistics of a set of sampled packets.
 #[derive(Default)]
 pub(super) struct Common<'a> {
     pub(super) packets: usize,
@@ -145,17 +146,17 @@ pub(super) struct Common<'a> {
     with_ack: usize,
     pub(super) tcp: usize,
     flags: HashMap<u8, usize>,
-    /// Types of ICMP.
+    /// Packets by ICMP type.
     pub(super) icmp: HashMap<u8, usize>,
     pub(super) sources: HashSet<&'a [u8]>,
-    /// Flows in the order of their first packets, each with its packets.
+    /// Flows in order of their first packets, each with its number of packets.
     pub(super) flows: Vec<(&'a [u8], usize)>,
-    /// The place of each flow among them.
+    /// The index of each flow in `flows`.
     places: HashMap<&'a [u8], usize>,
-    /// By protocol and destination port, and by protocol and source port.
+    /// Packets by protocol and destination port, and by protocol and source port.
     to: HashMap<(u8, u16), usize>,
     from: HashMap<(u8, u16), usize>,
-    /// By protocol and the lower of both ports.
+    /// Packets by protocol and the lower of both ports.
     lower: HashMap<(u8, u16), usize>,
     span_ns: Option<(i64, i64)>,
 }
@@ -199,32 +200,32 @@ impl<'a> Common<'a> {
         self.span_ns
     }
 
-    /// Bytes a packet.
+    /// Mean bytes a packet.
     pub(super) fn mean_bytes(&self) -> f64 {
         self.bytes as f64 / self.packets.max(1) as f64
     }
 
-    /// Whether most packets of TCP acknowledge nothing, as those that open connections.
+    /// Whether most TCP packets have no ACK flag, as those that open connections.
     pub(super) fn opens(&self) -> bool {
         2 * self.with_ack < self.tcp
     }
 
-    /// The most common flags of TCP.
+    /// The most common TCP flags.
     pub(super) fn flags(&self) -> Option<u8> {
         most(&self.flags).map(|(flags, _)| flags)
     }
 
-    /// The protocol and destination port that most packets have, and their share.
+    /// The most common protocol and destination port, and its share.
     pub(super) fn service(&self) -> Option<((u8, u16), f64)> {
         self.most(&self.to)
     }
 
-    /// The protocol and source port that most packets have, and their share.
+    /// The most common protocol and source port, and its share.
     pub(super) fn origin(&self) -> Option<((u8, u16), f64)> {
         self.most(&self.from)
     }
 
-    /// The protocol and lower port that most packets have, and their share.
+    /// The most common protocol and lower port, and its share.
     pub(super) fn lower_port(&self) -> Option<((u8, u16), f64)> {
         self.most(&self.lower)
     }
@@ -234,7 +235,7 @@ impl<'a> Common<'a> {
     }
 }
 
-/// The item that is counted most; of several the least.
+/// The item with the highest count; among equal counts, the lowest item.
 pub(super) fn most<T: Copy + Ord>(counts: &HashMap<T, usize>) -> Option<(T, usize)> {
     let by_count = |(item, count): (&T, &usize)| (*item, *count);
     let order = |(one, a): &(T, usize), (other, b): &(T, usize)| a.cmp(b).then(other.cmp(one));

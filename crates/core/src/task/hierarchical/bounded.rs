@@ -1,35 +1,35 @@
-//! Heavy prefixes from counts with bounds.
+//! Heavy prefixes of a summary that counts prefixes with bounds.
 //!
-//! Nodes are judged from the keys to the root. The discounted weight of a prefix is its own, less that
-//! of the reported prefixes next below it, plus what two of these have in common, where no third covers
-//! that: in two dimensions, of all prefixes that contain a packet only neighbours overlap in such a
-//! way, so that each packet counts once (Mitzenmacher et al., ALENEX 2012, §3 and §4). Each term at its
-//! worst gives the bounds.
+//! Nodes are decided from the keys to the root. The discounted weight of a prefix is its own
+//! weight, minus that of the reported prefixes next below it, plus the weight of the intersection
+//! of any two of these that no third one covers. Then each packet counts once, since in two
+//! dimensions only neighbours among the prefixes that contain a packet overlap in this way
+//! (Mitzenmacher et al., ALENEX 2012, §3 and §4). The worst case of each term gives the bounds.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::Dimensions;
-use super::prefix::Address;
+use super::tree::Address;
 use crate::key::{CanonicalKey, prefix_mask};
 use crate::summary::{Estimate, Prefixes};
 use crate::task::HierarchyItem;
 
-/// An address of a prefix, its first bit the highest, and its length in bits.
+/// An address, aligned to the highest bit, and the length of its prefix in bits.
 type Side = (u128, u8);
 
-/// Whether the first is a longer prefix of the second, or the same.
+/// Whether the first prefix is below the second one, or equal.
 fn below((address, bits): Side, (above, shorter): Side) -> bool {
     bits >= shorter && address & prefix_mask(shorter) == above
 }
 
-/// The longer of two prefixes, where it is below the other.
+/// The intersection of two prefixes: the longer one, if it is below the other.
 fn common(a: Side, b: Side) -> Option<Side> {
     let (longer, shorter) = if a.1 >= b.1 { (a, b) } else { (b, a) };
     below(longer, shorter).then_some(longer)
 }
 
-/// A node's prefix: of the source, or of the only address, and of the destination.
+/// The prefix of a node: of the source, or of the only address, and of the destination.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Prefix {
     source: Side,
@@ -41,7 +41,7 @@ impl Prefix {
         below(self.source, above.source) && below(self.destination, above.destination)
     }
 
-    /// The prefix of all packets that both contain.
+    /// The prefix of the packets that both contain.
     fn common(self, other: Self) -> Option<Self> {
         Some(Self {
             source: common(self.source, other.source)?,
@@ -50,12 +50,12 @@ impl Prefix {
     }
 }
 
-/// What the nodes of a summary are to a key that keeps only some bits of its addresses: the bits that
-/// are never set make no prefixes of their own.
+/// The nodes of a summary, for a key that may keep only some bits of its addresses. Nodes that
+/// differ only in bits that are never set count as one.
 struct Nodes<'a> {
     source: &'a Address,
     destination: Option<&'a Address>,
-    /// The lengths of each node's prefixes; `None` where another node has the same ones.
+    /// The prefix lengths of each node; `None` where another node stands for it.
     bits: Vec<Option<(u8, u8)>>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Nodes<'a> {
         let nodes = prefixes.nodes();
         let last = |address: &Address| address.levels.last().copied().unwrap_or(0);
         let most = (last(source), destination.map_or(0, last));
-        // Of the lengths that keep all bits, the shortest stands for all of them.
+        // The shortest of the lengths that include all kept bits stands for the others.
         let enough = |most: u8, side: fn(&(u8, u8)) -> u8| {
             nodes.iter().map(side).filter(|bits| *bits >= most).min().unwrap_or(most)
         };
@@ -86,7 +86,7 @@ impl<'a> Nodes<'a> {
         Prefix { source: (self.source.of(key), source), destination: (other, destination) }
     }
 
-    /// The weight of a prefix of any node.
+    /// The weight of a prefix.
     fn weight(&self, prefixes: &dyn Prefixes, prefix: Prefix) -> Estimate {
         let bits = Some((prefix.source.1, prefix.destination.1));
         let Some(node) = self.bits.iter().position(|kept| *kept == bits) else {
@@ -121,24 +121,24 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// The prefixes that were reported, each with its weight, from the keys to the root.
+/// The reported prefixes with their weights, from the keys to the root.
 struct Reported {
-    /// In one dimension by address, and none that is below another: those are not needed any more.
+    /// In one dimension, by address. Without prefixes below others, which are no longer needed.
     one: BTreeMap<u128, (Prefix, Estimate)>,
-    /// In two dimensions.
+    /// In two dimensions, in order of the report.
     two: Vec<(Prefix, Estimate)>,
     dimensions: u8,
 }
 
 impl Reported {
-    /// Those next below a prefix, with no other between.
+    /// The reported prefixes next below a prefix, with no other between.
     fn next_below(&self, prefix: Prefix) -> Vec<(Prefix, Estimate)> {
         if self.dimensions == 1 {
             let next = self.one.range(addresses(prefix.source)).map(|(_, reported)| *reported);
             return next.collect();
         }
         let mut next: Vec<(Prefix, Estimate)> = Vec::new();
-        // What is above comes later.
+        // Prefixes higher up are reported later.
         for (one, weight) in self.two.iter().rev().filter(|(one, _)| one.is_below(prefix)) {
             if !next.iter().any(|(other, _)| one.is_below(*other)) {
                 next.push((*one, *weight));
@@ -166,15 +166,15 @@ fn addresses((address, bits): Side) -> RangeInclusive<u128> {
     address..=address | !prefix_mask(bits)
 }
 
-/// Calls `report` with each prefix whose discounted weight may exceed `threshold`. Of `total` weight
-/// there is no more.
+/// Calls `report` with each prefix whose discounted weight may exceed `threshold`. No weight
+/// exceeds `total`.
 ///
-/// Of a sample, a prefix is reported where what was sampled may exceed the threshold, were it all; the
-/// bounds say what the sample leaves open. Were everything reported that may exceed it for the sample,
-/// that would be nearly all prefixes, until there are some 4 Z² V / θ² packets.
+/// For a sample, a prefix is reported if its scaled weight may exceed the threshold, without the
+/// sampling error, which only widens the bounds. With the sampling error, nearly all prefixes would
+/// be reported until there are about 4 Z² V / θ² packets.
 ///
-/// Time: in one dimension, for each prefix that may exceed it as a whole, those next below it; in two
-/// the reported ones, and the pairs of those next below it.
+/// Time for each prefix whose total may exceed the threshold: in one dimension, the prefixes next
+/// below it; in two, all reported prefixes, and the pairs of those next below it.
 pub(super) fn heavy(
     prefixes: &dyn Prefixes,
     dimensions: &Dimensions,
@@ -217,8 +217,8 @@ pub(super) fn heavy(
     }
 }
 
-/// The weight of a prefix that none of those `next` below it covers, and the weight of all terms that
-/// it is summed from.
+/// The weight of a prefix that none of the `next` prefixes below it covers, and the total weight of
+/// the terms of this sum.
 fn discounted(
     prefixes: &dyn Prefixes,
     nodes: &Nodes<'_>,
@@ -231,7 +231,7 @@ fn discounted(
         weight.low -= less.high;
         weight.high -= less.low;
         terms += less.high;
-        // In one dimension they have nothing in common.
+        // In one dimension they do not intersect.
         let before = if nodes.destination.is_some() { &next[..index] } else { &[] };
         for (other, _) in before {
             let Some(both) = one.common(*other) else { continue };

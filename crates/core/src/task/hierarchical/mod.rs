@@ -1,32 +1,30 @@
 //! `hierarchical`: prefixes that are heavy after their heavy descendants are discounted.
 //!
-//! A prefix is reported when its discounted weight, that of its packets which no reported
-//! descendant contains, exceeds the threshold; each packet counts once. The root is a prefix too.
-//! IPv4 and IPv6 are trees of their own, against the common threshold.
+//! The discounted weight of a prefix is the weight of its packets that no reported descendant
+//! contains. A prefix is reported when its discounted weight exceeds the threshold; each packet
+//! counts once. The root is a prefix too. IPv4 and IPv6 are separate trees with a common threshold.
 //!
-//! The hierarchy is over the key's first address: the source, but of the key `destination` the
-//! destination. A key that keeps only some bits of its addresses ends the hierarchy there.
+//! The hierarchy is over the key's first address: the source, or the destination for the key
+//! `destination`. Its longest prefix has the bits that the key keeps.
 //!
-//! Where a table was full, the lane's untracked weight may lie under any of its prefixes: that is
-//! the upper bound of total and discounted weight, for the prefixes as reported.
+//! Where a table was full, the lane's untracked weight may belong to any of its prefixes, which
+//! gives the upper bounds of total and discounted weight of the reported prefixes.
 //!
-//! A summary that counts prefixes answers with bounds: then a prefix is reported when its discounted
-//! weight may exceed the threshold, so that none which does is left out. Where it counts a sample, that
-//! is so of the sample, and the bounds say what the sample leaves open.
+//! A summary that counts prefixes answers with bounds. A prefix is then reported when its
+//! discounted weight may exceed the threshold, so that there are no false negatives. For a summary
+//! of a sample this holds for the sample, and the bounds add the sampling error.
 
 mod bounded;
-mod one;
-mod path;
-mod prefix;
+mod tree;
 mod two;
 
-use super::lane::{Side, exact};
 use super::largest::{self, Largest};
 use super::registry::{TaskEntry, TaskOptions};
 use super::{EpochContext, HierarchyItem, Lane, Lists, Report, Task, Unsupported};
+use super::{Side, exact};
 use crate::summary::{Estimate, Prefixes};
 use crate::terms::{Hierarchy, Measure};
-use prefix::Address;
+use tree::Address;
 use two::{HeavyPair, Pairs};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
@@ -37,14 +35,14 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |options: &TaskOptions| Ok(Box::new(Hierarchical { hierarchy: options.hierarchy })),
 };
 
-/// What a summary that is no table answers from.
+/// The alternative to a table.
 const INSTEAD: &str = "a summary that counts prefixes";
 
 struct Hierarchical {
     hierarchy: Hierarchy,
 }
 
-/// The addresses of a lane's keys that the hierarchy is over.
+/// The addresses of a lane's keys that make up the hierarchy.
 enum Dimensions {
     One(Address),
     Two(Address, Address),
@@ -82,7 +80,7 @@ impl Hierarchical {
 }
 
 impl Hierarchical {
-    /// The prefixes that a lane's summary counts, if it counts any.
+    /// The prefixes of a lane's summary, if it counts any.
     fn prefixes<'a>(
         &self,
         by: Measure,
@@ -117,7 +115,7 @@ impl Task for Hierarchical {
         }
     }
 
-    /// No more than all nodes above all flows.
+    /// At most all nodes above all flows.
     fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
         let nodes = match self.hierarchy {
             Hierarchy::Bytes => 17,
@@ -171,7 +169,7 @@ impl Task for Hierarchical {
                             discounted: bounded(discounted),
                         });
                     };
-                    one::walk(flows, by, address, threshold, scratch, report);
+                    tree::walk(flows, by, address, threshold, scratch, report);
                 }
                 Dimensions::Two(source, destination) => {
                     let pairs = Pairs { flows, by, source, destination, threshold };

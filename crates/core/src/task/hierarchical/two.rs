@@ -1,21 +1,20 @@
 //! Two dimensions: source prefixes × destination prefixes.
 //!
-//! A node is a source prefix with a destination prefix, and its descendants have both at least as
-//! long. So all of them are judged before it when the tree of the sources is walked from the
-//! leaves to the root and, for each source prefix, the tree of the destinations of its flows
-//! likewise: a row of nodes, by the walk of one dimension.
+//! A node is a source prefix with a destination prefix; both prefixes of its descendants are at
+//! least as long. The source tree is walked from the leaves to the root and, for each source
+//! prefix, so is the destination tree of its flows: a row of nodes, which is a walk in one
+//! dimension. So all descendants of a node are decided before it.
 //!
-//! What the rows before have covered takes one number for each flow: the deepest destination level
-//! of a reported node that contains it. Such a flow weighs only at the deeper levels of its row.
+//! One number for each flow records what earlier rows have covered: the deepest destination level
+//! of a reported node that contains the flow. In later rows, the flow counts only at deeper levels.
 //!
-//! Only source prefixes over the threshold have a row, and not those whose flows are all below one
-//! longer prefix: what its row left uncovered is no more in theirs.
+//! Only source prefixes over the threshold need a row. A prefix whose flows are all below one
+//! longer prefix needs none either: its row would leave no more weight uncovered.
 
 use std::iter::once;
 use std::ops::Range;
 
-use super::path::{Closed, Path};
-use super::prefix::Address;
+use super::tree::{Address, Closed, Path};
 use crate::summary::Flows;
 use crate::task::order;
 use crate::terms::Measure;
@@ -30,7 +29,7 @@ pub(super) struct HeavyPair {
     pub(super) discounted: u64,
 }
 
-/// What all rows share.
+/// The context of all rows.
 pub(super) struct Pairs<'a> {
     pub(super) flows: &'a dyn Flows,
     pub(super) by: Measure,
@@ -39,8 +38,8 @@ pub(super) struct Pairs<'a> {
     pub(super) threshold: f64,
 }
 
-/// Bytes of scratch that `flows` flows need: an entry each, and four bytes, which first hold the
-/// rank of the destination and then what is covered.
+/// Bytes of scratch memory for `flows` flows: an entry each, and four bytes, which first hold the
+/// rank of the destination and then the covered level.
 pub(super) fn scratch_bytes(flows: usize) -> usize {
     (flows + flows.div_ceil(2)) * size_of::<u64>()
 }
@@ -48,8 +47,8 @@ pub(super) fn scratch_bytes(flows: usize) -> usize {
 impl Pairs<'_> {
     /// Calls `report` with each heavy node.
     ///
-    /// Time: two sorts by address and, for each source level at which the flows below heavy
-    /// prefixes part, one more of these flows.
+    /// Time: two sorts by address, and one more sort of the flows below heavy prefixes for each
+    /// source level at which they branch.
     pub(super) fn walk(&self, scratch: &mut [u64], mut report: impl FnMut(HeavyPair)) {
         let count = self.flows.len();
         let (entries, rest) = scratch.split_at_mut(count);
@@ -62,7 +61,7 @@ impl Pairs<'_> {
             *slot = order::entry(ranks[flow], flow);
         }
 
-        // The ranks have moved into the entries, and their room is free.
+        // The ranks are now in the entries, so their memory can be reused.
         let covered = &mut bytemuck::cast_slice_mut(rest)[..count];
         covered.fill(0);
         let mut rows = Rows {
@@ -87,7 +86,7 @@ impl Pairs<'_> {
         });
     }
 
-    /// Gives each flow the rank of its destination among all.
+    /// Computes the rank of each flow's destination among all destinations.
     fn rank_by_destination(&self, entries: &mut [u64], ranks: &mut [u32]) {
         let field = self.destination.field.clone();
         order::number(entries);
@@ -108,11 +107,12 @@ impl Pairs<'_> {
 struct Rows<'a, R> {
     pairs: &'a Pairs<'a>,
     path: Path<'a>,
-    /// Of each flow: the deepest covered destination level, counted from 1; 0 is none.
+    /// For each flow, the deepest covered destination level, counted from 1; 0 for none.
     covered: &'a mut [u8],
-    /// Of each open destination prefix: uncovered weight that rows before cover from here on up.
+    /// For each open destination prefix, the uncovered weight that earlier rows cover from here
+    /// upwards.
     pending: Vec<u64>,
-    /// The places of the last row's flows.
+    /// The range of the last row's flows.
     last: Range<usize>,
     report: &'a mut R,
 }
@@ -126,7 +126,7 @@ impl<R: FnMut(HeavyPair)> Rows<'_, R> {
         }
         let entries = &mut entries[places.clone()];
         self.last = places;
-        // By the rank of the destination, wherever the prefix joins several sources.
+        // By the rank of the destination, since the prefix may join several sources.
         entries.sort_unstable();
         let mut row = Row {
             pairs: self.pairs,

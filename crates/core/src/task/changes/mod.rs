@@ -1,17 +1,17 @@
-//! `changes`: flows that left the forecast of their size (Simple, section 4.2).
+//! `changes`: flows whose size deviates from its forecast (Simple, section 4.2).
 //!
 //! A flow is reported when its size and its forecast differ by more than the threshold, whether it
-//! grew, appeared, shrank or vanished. Forecasts come from the summary where it keeps them; else,
-//! from a history of every flow where it is a table, and from a history of its cells where it is a
-//! linear sketch.
+//! grew, appeared, shrank or vanished. Some summaries forecast their flows themselves. For a table,
+//! the task keeps a history of every flow; for a linear sketch, a history of its cells.
 
-use super::forecast::ForecastModel;
-use super::forecast_cells::CellForecasts;
-use super::forecast_flows::{FlowForecasts, NoFlows, Unlisted};
-use super::lane::exact;
+mod cells;
+mod flows;
+
+use self::cells::CellForecasts;
+use self::flows::{FlowForecasts, NoFlows, Unlisted};
 use super::largest::{self, Largest};
 use super::registry::TaskEntry;
-use super::{ChangeItem, EpochContext, Lane, Lists, Report, Task, Unsupported};
+use super::{ChangeItem, EpochContext, Lane, Lists, Report, Task, Unsupported, exact};
 use crate::key::CanonicalKey;
 use crate::summary::{Answers, Cells, Flows, Forecast, Forecasts};
 use crate::terms::Measure;
@@ -34,24 +34,49 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     },
 };
 
-/// What a summary that is no table answers from.
+/// The weight of the last epoch in a forecast; the previous forecast has the rest.
+const ALPHA: f64 = 0.5;
+
+/// The model that forecasts sizes from earlier epochs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForecastModel {
+    /// ½ the last size + ½ the last forecast.
+    #[default]
+    Ewma,
+    /// The mean of the last 4 epochs.
+    MovingAverage,
+    /// A level, ½ the last size + ½ the last forecast, and a trend, ¼ the last rise of the level +
+    /// ¾ the last trend.
+    HoltWinters,
+}
+
+impl ForecastModel {
+    /// Every model with its name on the command line.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("ewma", Self::Ewma),
+        ("moving-average", Self::MovingAverage),
+        ("holt-winters", Self::HoltWinters),
+    ];
+}
+
+/// The alternative to a table.
 const INSTEAD: &str = "a summary with forecasts or a linear sketch";
 
 struct Changes {
-    /// Whether there was an epoch before.
+    /// Whether there was an earlier epoch.
     started: bool,
     model: ForecastModel,
     lanes: Vec<History>,
 }
 
-/// The history of one lane, one of which is empty.
+/// The history of one lane; one of the two parts is empty.
 struct History {
     key_bytes: usize,
     flows: FlowForecasts,
     cells: CellForecasts,
 }
 
-/// What an epoch gathers.
+/// The results of an epoch so far.
 pub(super) struct Found {
     pub(super) threshold: f64,
     pub(super) by: Measure,
@@ -59,11 +84,11 @@ pub(super) struct Found {
     pub(super) untracked: u64,
 }
 
-/// Where the changes of a lane come from.
+/// The source of a lane's changes.
 enum Source<'a> {
-    /// Forecasts that the summary keeps.
+    /// Forecasts by the summary.
     Summary(&'a dyn Forecasts),
-    /// Every flow.
+    /// All flows of a table.
     Flows(&'a dyn Flows),
     /// The cells of a sketch.
     Cells(&'a dyn Cells),
@@ -125,7 +150,7 @@ impl Task for Changes {
         true
     }
 
-    /// A bit for each flow.
+    /// One bit for each flow.
     fn scratch_bytes(&self, flows: usize) -> usize {
         flows.div_ceil(64) * size_of::<u64>()
     }
@@ -193,7 +218,7 @@ impl Task for Changes {
     }
 }
 
-/// The changes among flows whose summary forecasts them.
+/// Adds the changes of flows that their summary forecasts.
 fn listed(forecasts: &dyn Forecasts, found: &mut Found) {
     forecasts.for_each(&mut |key: CanonicalKey, Forecast { before, forecast, now }| {
         let Some(forecast) = forecast else { return };
