@@ -1,7 +1,7 @@
-//! FlowRegulator: one packet in a hundred reaches a flow table, and stands for the others.
+//! FlowRegulator: one packet in a hundred reaches a flow table, and represents the others.
 //!
-//! Paper: InstaMeasure (ICDCS 2019), §3.A. The regulator, and what is read of the table behind it,
-//! are those of [`InstaMeasure`](crate::summary::instant::InstaMeasure).
+//! Paper: InstaMeasure (ICDCS 2019), §3.A. The regulator, and the answers read from the table
+//! behind it, are those of [`InstaMeasure`](crate::summary::instant::InstaMeasure).
 
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -10,12 +10,13 @@ use crate::summary::instant::regulator::{DECODE, LEVELS, SKETCH, WORD, sketch_by
 use crate::summary::instant::{LAWS, Regulated, RegulatedTable, Regulator, Word};
 use crate::summary::{Ability, BuildError, Laws, Options, Parameters, Summary};
 
-/// FlowRegulator, as the catalog has it.
+/// The FlowRegulator accelerator.
 ///
-/// Cost: one word a packet, a second one for one in ten; the table's cost for one in a hundred.
+/// Cost: one word a packet, a second word for one packet in ten, and the table's cost for one in a
+/// hundred.
 pub struct FlowRegulator;
 
-/// A summary, and packets on their way to it.
+/// A summary, and the packets that the regulator let through but the summary has not taken yet.
 struct Passed<K> {
     let_through: Batch<K>,
     summary: Box<dyn Summary<K>>,
@@ -46,7 +47,7 @@ impl Accelerate for FlowRegulator {
         LAWS
     }
 
-    /// Small flows stay behind it, so that it lists none and knows no number of them.
+    /// Small flows may never reach the table, so it can neither list nor count all flows.
     fn answers(_: &Parameters, _: &Laws, ability: Ability) -> Option<Ability> {
         matches!(ability, Ability::Size(_) | Ability::Candidates).then_some(ability)
     }
@@ -94,7 +95,7 @@ impl<K: FlowKey> RegulatedTable for Passed<K> {
     const ACCELERATOR: Option<&'static str> = Some(FlowRegulator::INFO.name);
     const BYTES: usize = Batch::<K>::BYTES;
 
-    /// The table sees a batch of what was let through as a whole, for the sake of its prefetches.
+    /// The table takes full batches, so that its prefetches are effective.
     fn take(&mut self, batch: &Batch<K>, rows: &[u8]) {
         for i in rows.iter().map(|&i| usize::from(i)) {
             if self.let_through.len() == BATCH_PACKETS {

@@ -1,19 +1,20 @@
-//! Sampling before headers: which packets of a queue are read at all.
+//! Sampling before headers: the meter chooses the packets of a queue whose headers it reads.
 //!
-//! An accelerator with `before=headers` stands first. Its draws then belong to the meter, which reads
-//! no header of the others; what is behind takes the packets that were read, each with its weight.
+//! An accelerator with `before=headers` is the first one. The meter then does its sampling and
+//! reads no headers of skipped packets; the accelerator takes the packets that were read with their
+//! weights.
 
 use super::sampler::Steps;
 use crate::summary::counter::Sampler;
 use crate::summary::{BuildError, BuildErrorKind, Parameter, Parameters, Setting};
 use crate::terms::Measure;
 
-/// Where an accelerator decides.
+/// The places where an accelerator can sample.
 const SUMMARY: &str = "summary";
 const HEADERS: &str = "headers";
 const NAME: &str = "before";
 
-/// The parameter.
+/// The parameter `before`.
 pub(super) const PARAMETER: Parameter = Parameter {
     name: NAME,
     help: "where to sample: right before the summary (summary, the default), or before headers \
@@ -21,10 +22,10 @@ pub(super) const PARAMETER: Parameter = Parameter {
            traffic, thresholds and shares are then estimates",
 };
 
-/// Whether these parameters ask for a decision before headers.
+/// Whether these parameters ask for sampling before headers.
 ///
 /// # Errors
-/// When it says something else, or packets are weighed by their bytes.
+/// When the value is unknown, or packets are weighted by their bytes.
 pub(super) fn asked(parameters: &Parameters, by: Measure) -> Result<bool, BuildError> {
     let asked = parameters.word(NAME, &[SUMMARY, HEADERS])? == HEADERS;
     match by {
@@ -37,20 +38,20 @@ pub(super) fn asked(parameters: &Parameters, by: Measure) -> Result<bool, BuildE
     }
 }
 
-/// Whether the first of these accelerators decides before headers.
+/// Whether the first of these accelerators samples before headers.
 pub fn is_before_headers(accelerators: &[(String, Parameters)]) -> bool {
     accelerators.first().is_some_and(|(_, parameters)| is_asked(parameters))
 }
 
-/// Whether an accelerator with these parameters is to decide before headers are read.
+/// Whether an accelerator with these parameters samples before headers.
 pub(super) fn is_asked(parameters: &Parameters) -> bool {
     parameters.get(NAME) == Some(HEADERS)
 }
 
-/// Refuses a decision before headers behind another accelerator, which needs the keys.
+/// Refuses sampling before headers behind another accelerator, which needs the keys.
 ///
 /// # Errors
-/// When one of these that is not the first asks for it.
+/// When an accelerator other than the first asks for it.
 pub(crate) fn check_order(accelerators: &[(String, Parameters)]) -> Result<(), BuildError> {
     let late = |(_, parameters): &&(String, Parameters)| parameters.get(NAME) == Some(HEADERS);
     match (accelerators.first(), accelerators.iter().skip(1).find(late)) {
@@ -62,36 +63,36 @@ pub(crate) fn check_order(accelerators: &[(String, Parameters)]) -> Result<(), B
     }
 }
 
-/// Why `before=headers` is not possible here, with what is.
+/// The error that `before=headers` is not supported here, with the remedy.
 pub(super) fn refused(range: String) -> BuildError {
     BuildErrorKind::OutOfRange { name: NAME, value: HEADERS.to_owned(), range }.into()
 }
 
-/// The parameter in force, where it is not the default.
+/// The setting to report where it is not the default.
 pub(super) fn setting() -> (&'static str, Setting) {
     (NAME, Setting::Word(HEADERS))
 }
 
-/// How few packets are read.
+/// The sampling rate before headers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeaderRate {
     pub(super) chance: Chance,
-    /// Chance of a larger error than the bounds allow.
+    /// Probability of an error outside the bounds.
     pub(super) delta: f64,
 }
 
-/// The chance that a packet is read.
+/// The probability that a packet is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Chance {
-    /// One in a number that may grow.
+    /// One packet in a number that may grow.
     Steps(Steps),
-    /// That at least one row takes it: each of `rows` takes one packet in `one_in`.
+    /// At least one of `rows` rows samples the packet; each samples one packet in `one_in`.
     Rows { one_in: u64, rows: u32 },
 }
 
 impl Chance {
-    /// The chance at the packet of this number, counted from 1, the weight of a packet that is read in
-    /// the summary, and the number of the last packet for which that holds.
+    /// The probability at the packet of this number, counted from 1; the weight of a packet that is
+    /// read; and the number of the last packet for which both hold.
     fn at(self, packet: u64) -> (f64, u64, u64) {
         match self {
             Self::Steps(steps) => {
@@ -103,45 +104,45 @@ impl Chance {
     }
 }
 
-/// The chance that one of so many slots is taken, each with the chance of one in so many.
+/// The probability that at least one of `slots` slots is sampled, each with probability 1/`one_in`.
 pub(super) fn any_of(one_in: u64, slots: u32) -> f64 {
     if one_in == 1 { 1.0 } else { -(f64::from(slots) * (-1.0 / one_in as f64).ln_1p()).exp_m1() }
 }
 
 impl HeaderRate {
-    /// Chance that a sum is not within the bounds of what it estimates.
+    /// Probability that an estimated sum is outside its bounds.
     pub fn delta(self) -> f64 {
         self.delta
     }
 }
 
-/// Packets that are drawn at a time.
+/// Number of packets drawn at a time.
 const DRAWN: usize = 16;
 
-/// Draws which packets of a queue are read.
+/// Samples the packets of a queue that are read.
 ///
-/// Cost: a draw for each packet that is read, of several at a time; those passed over are a subtraction,
-/// however many.
+/// Cost: a random draw for each packet that is read, several at a time, and one subtraction for any
+/// number of skipped packets.
 #[derive(Debug)]
 pub struct HeaderSampler {
     rate: HeaderRate,
-    /// What the draws of an epoch follow from, beside its number.
+    /// The seed of the draws, together with the number of the epoch.
     seed: u64,
     draws: Sampler,
-    /// Packets to pass over before each of the next ones that are read, and the chance and the weight of
-    /// these; those before `at` were read.
+    /// The number of packets to skip before each of the next sampled packets, and the probability
+    /// and weight of each. Entries before `at` are used up.
     gaps: [u64; DRAWN],
     odds: [(f64, u64); DRAWN],
     at: usize,
     drawn: usize,
-    /// The number in the epoch of the packet drawn last, and the last packet for which its chance and its
-    /// weight hold.
+    /// The number of the packet drawn last, and of the last packet with the same probability and
+    /// weight.
     next: u64,
     until: u64,
 }
 
 impl HeaderSampler {
-    /// A sampler that has yet to begin an epoch; its draws follow from `seed`.
+    /// A sampler with draws determined by `seed`, at the start of epoch 0.
     pub fn new(rate: HeaderRate, seed: u64) -> Self {
         let (draws, gaps, odds) = (Sampler::new(seed, 1.0), [0; DRAWN], [(1.0, 1); DRAWN]);
         let (at, drawn, next, until) = (0, 0, 0, 0);
@@ -150,28 +151,29 @@ impl HeaderSampler {
         sampler
     }
 
-    /// Begins the epoch of this number.
+    /// Begins epoch number `epoch`.
     pub fn begin(&mut self, epoch: i64) {
-        // The multiplier of Knuth's generator keeps seeds of epochs apart.
+        // The multiplier of Knuth's generator gives each epoch another seed.
         let seed = self.seed ^ epoch.cast_unsigned().wrapping_mul(0x5851_f42d_4c95_7f2d);
         self.draws = Sampler::new(seed, 1.0);
         (self.next, self.until) = (0, 0);
         self.draw();
     }
 
-    /// Packets before the next one that is to be read.
+    /// Number of packets to skip before the next packet to read.
     #[inline(always)]
     pub fn ahead(&self) -> u64 {
         self.gaps[self.at]
     }
 
-    /// The gaps between the next packets to be read, as far as they are drawn: at least one gap.
+    /// The numbers of packets to skip before each of the next packets to read, as far as they are
+    /// drawn: at least one.
     #[inline(always)]
     pub fn gaps(&self) -> &[u64] {
         &self.gaps[self.at..self.drawn]
     }
 
-    /// Passes over all of `packets`, unless one of them is to be read; whether it did.
+    /// Skips `packets` packets unless one of them is to be read. Returns whether it did.
     #[inline(always)]
     pub fn pass(&mut self, packets: u64) -> bool {
         let ahead = &mut self.gaps[self.at];
@@ -182,35 +184,35 @@ impl HeaderSampler {
         passed
     }
 
-    /// How many packets the next one that is read stands for in the summary.
+    /// The weight in the summary of the next packet to read.
     #[inline(always)]
     pub fn weight(&self) -> u64 {
         self.odds[self.at].1
     }
 
-    /// The chance with which the next packet is read.
+    /// The probability with which the next packet is read.
     #[inline(always)]
     pub fn chance(&self) -> f64 {
         self.odds[self.at].0
     }
 
-    /// Packets from the next one on that are surely read, with the same weight: at least one, where none
-    /// is ahead of it.
+    /// Number of consecutive packets to read with the same weight. 0 if a packet must be skipped
+    /// first.
     pub fn run(&self) -> u64 {
         match self.ahead() {
-            // No packet is drawn behind such a one.
+            // Only one packet is drawn at a time in this case.
             0 if self.chance() >= 1.0 => self.until - self.next + 1,
             0 => 1,
             _ => 0,
         }
     }
 
-    /// How few packets are read.
+    /// The sampling rate before headers.
     pub fn rate(&self) -> HeaderRate {
         self.rate
     }
 
-    /// Reads the next packet, none being ahead of it.
+    /// Takes the next packet to read; no packet may be left to skip.
     #[inline]
     pub fn take(&mut self) {
         debug_assert_eq!(self.ahead(), 0, "packets ahead of it are passed over first");
@@ -220,10 +222,10 @@ impl HeaderSampler {
         }
     }
 
-    /// Draws the next packets that are read: one, where all are.
+    /// Draws the next packets to read: only one where all are read.
     #[inline(never)]
     fn draw(&mut self) {
-        // The packet drawn last stands behind all others.
+        // The last drawn packet has the latest probability and weight.
         let mut odds = self.odds[self.drawn.saturating_sub(1)];
         (self.at, self.drawn) = (0, 0);
         while self.drawn == 0 || self.drawn < DRAWN && odds.0 < 1.0 && self.next < u64::MAX {
@@ -233,7 +235,8 @@ impl HeaderSampler {
         }
     }
 
-    /// Draws how many packets are passed over before one that is read, with its chance and its weight.
+    /// Draws the number of packets to skip before the next packet to read, and updates its
+    /// probability and weight.
     #[inline(always)]
     fn draw_one(&mut self, odds: &mut (f64, u64)) -> u64 {
         let mut gap = 0;
@@ -260,7 +263,7 @@ mod tests {
     use super::super::sampler::MOST;
     use super::*;
 
-    /// The numbers of the packets that are read, counted from 0, with their weights.
+    /// The numbers of the packets read, counted from 0, with their weights.
     fn read(sampler: &mut HeaderSampler, packets: u64) -> Vec<(u64, u64)> {
         let (mut at, mut read) = (0, Vec::new());
         while at + sampler.ahead() < packets {
@@ -281,7 +284,8 @@ mod tests {
     fn weights_follow_the_rate_and_add_up_to_the_packets() {
         println!("seed 7");
         let packets = 3_000_000;
-        // Off by more than 5 standard deviations one time in 10⁶: those of one in n are √(n packets).
+        // Off by more than 5 standard deviations one time in 10⁶; the standard deviation of one in
+        // n is √(n packets).
         for (steps, most) in [(Steps::constant(100), 100), (Steps::falling(100_000), 30)] {
             let read = read(&mut sampler(Chance::Steps(steps)), packets);
             assert!(read.iter().all(|&(at, weight)| steps.at(at + 1).0 == weight));

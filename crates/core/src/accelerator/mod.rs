@@ -1,4 +1,5 @@
-//! What stands before a summary and makes it cheaper: itself a [`Summary`], batch by batch.
+//! Accelerators: stages before a summary that make it cheaper. Each is itself a [`Summary`] that
+//! takes batches and passes batches on.
 
 mod agg_evict;
 mod flow_regulator;
@@ -16,35 +17,36 @@ pub use headers::{HeaderRate, HeaderSampler, is_before_headers};
 pub use nitro::NitroSketch;
 pub use sampler::{Skipper, Uniform};
 
-/// A type of accelerator, as the list has it.
+/// An accelerator type in the catalog.
 pub trait Accelerate {
     /// Name, paper and parameters.
     const INFO: AcceleratorInfo;
 
-    /// Whether it is sound, with these parameters, before a summary with these laws.
+    /// Checks that the accelerator with these parameters is sound before a summary with these laws.
     ///
     /// # Errors
-    /// When it is not, with the reason.
+    /// The reason why it is not.
     fn fits(parameters: &Parameters, laws: &Laws) -> Result<(), &'static str>;
 
-    /// What holds behind it of a summary with these laws: what other accelerators before it see.
+    /// The laws of a summary with these laws behind this accelerator, as other accelerators before
+    /// it see them.
     fn laws(summary: Laws) -> Laws {
         summary
     }
 
-    /// What is left behind it of something that a summary with these laws answers.
+    /// The ability that remains of `ability` behind this accelerator; `None` if none remains.
     fn answers(parameters: &Parameters, laws: &Laws, ability: Ability) -> Option<Ability> {
         let _ = (parameters, laws);
         Some(ability)
     }
 
-    /// Bytes that it reserves at most, before whatever summary.
+    /// Upper bound of the memory that it reserves before any summary, in bytes.
     ///
     /// # Errors
     /// When a parameter is out of range.
     fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError>;
 
-    /// Puts it before a summary; the options' parameters are its own.
+    /// Builds it before the summary `inner`; the parameters of the options are its own.
     ///
     /// # Errors
     /// When a parameter is out of range, or the memory does not suffice.
@@ -53,8 +55,8 @@ pub trait Accelerate {
         inner: Box<dyn Summary<K>>,
     ) -> Result<Box<dyn Summary<K>>, BuildError>;
 
-    /// The weight that it passes on, at most, as a multiple of the weight that it takes: the summary
-    /// behind it keeps its error within a share of the latter.
+    /// The maximum ratio of the weight that it passes on to the weight that it takes. The summary
+    /// behind it needs a smaller error by this factor.
     ///
     /// # Errors
     /// When a parameter is out of range.
@@ -63,7 +65,7 @@ pub trait Accelerate {
         Ok(1.0)
     }
 
-    /// What sizes are worth behind it, in a sentence; `None` where they stay what they are.
+    /// The error that it adds to sizes, in a sentence; `None` where it adds none.
     ///
     /// # Errors
     /// When a parameter is out of range.
@@ -73,7 +75,7 @@ pub trait Accelerate {
     }
 }
 
-/// What the list says of an accelerator.
+/// The catalog entry of an accelerator.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceleratorInfo {
     /// The name on the command line.
@@ -84,9 +86,9 @@ pub struct AcceleratorInfo {
     pub paper: &'static str,
     /// Its parameters.
     pub parameters: &'static [Parameter],
-    /// Memory in bytes, as a formula.
+    /// The formula of its memory in bytes.
     pub memory: &'static str,
-    /// Whether it passes on a sample of the packets: a summary behind it is another than one of all,
-    /// and is stored as such; and it goes before no other of its kind.
+    /// Whether it passes on a sample of the packets. A summary of a sample is stored with the name
+    /// of its sampler, and two samplers cannot be combined.
     pub samples: bool,
 }

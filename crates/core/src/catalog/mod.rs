@@ -380,7 +380,7 @@ mod tests {
     //! Concurrent summaries count what ordinary ones count, up to the last bit of their counters.
 
     use super::stored::encode;
-    use super::{SHARED, build, build_shared, info};
+    use super::{CONCURRENT, build, build_concurrent, info};
     use crate::batch::Batch;
     use crate::key::{FlowKey, Key4};
     use crate::summary::Options;
@@ -396,16 +396,16 @@ mod tests {
             _ => alone.with([("columns", "64"), ("candidates", "0"), ("rows", "3")]),
         };
         let mut ordinary = build::<Key4>(name, &alone).unwrap();
-        let mut shared = build_shared::<Key4>(name, &alone).unwrap();
+        let mut concurrent = build_concurrent::<Key4>(name, &alone).unwrap();
         let mut batch = Batch::new();
         for &(flow, packets, bytes) in rows {
             let key = Key4::from_canonical(&flow.to_be_bytes()).unwrap();
             batch.push_sum(key, packets, bytes, 0, 0);
-            shared.ingest(&mut batch);
+            concurrent.ingest(&mut batch);
             ordinary.ingest(&mut batch);
             batch.clear();
         }
-        [&*ordinary, shared.collect()].map(|summary| encode(info, &alone, summary))
+        [&*ordinary, concurrent.collect()].map(|summary| encode(info, &alone, summary))
     }
 
     /// Packets that overflow 32 bits. Only unsigned counters saturate to the same value in any
@@ -414,10 +414,10 @@ mod tests {
     fn full_counters_are_those_of_one_worker() {
         let rows =
             [(1, u32::MAX, 1 << 40), (2, 7, 1), (1, u32::MAX, 1), (3, 1 << 31, 1), (1, 9, 1)];
-        for name in SHARED {
+        for name in CONCURRENT {
             let rows = if *name == "count-sketch" { &rows[1..3] } else { &rows[..] };
-            let [ordinary, shared] = both(name, Measure::Packets, rows);
-            assert!(ordinary == shared, "{name}");
+            let [ordinary, concurrent] = both(name, Measure::Packets, rows);
+            assert!(ordinary == concurrent, "{name}");
         }
     }
 
@@ -425,17 +425,17 @@ mod tests {
     #[test]
     fn nothing_wraps() {
         let rows = [(1, 1, u64::MAX - 10), (2, 1, 11), (2, 1, 5)];
-        for name in SHARED {
+        for name in CONCURRENT {
             let options = Options { by: Measure::Bytes, ..Options::new(64 << 10, 1) };
-            let mut shared = build_shared::<Key4>(name, &options).unwrap();
+            let mut concurrent = build_concurrent::<Key4>(name, &options).unwrap();
             let mut batch = Batch::new();
             for (flow, packets, bytes) in rows {
                 let key = Key4::from_canonical(&u32::to_be_bytes(flow)).unwrap();
                 batch.push_sum(key, packets, bytes, 0, 0);
-                shared.ingest(&mut batch);
+                concurrent.ingest(&mut batch);
                 batch.clear();
             }
-            let answers = shared.collect().answers();
+            let answers = concurrent.collect().answers();
             let size = |flow: u32| {
                 let estimate = answers.size().unwrap().estimate(&flow.to_be_bytes());
                 estimate.bytes.unwrap().value

@@ -51,7 +51,7 @@ impl Outline {
     /// canonical bytes. It keeps no candidates.
     ///
     /// # Errors
-    /// Those of [`Self::new`], and when the algorithm is not in [`SHARED`](super::SHARED), or has
+    /// Those of [`Self::new`], and when the algorithm is not in [`CONCURRENT`](super::CONCURRENT), or has
     /// no concurrent form with these parameters.
     pub fn concurrent(key_bytes: usize, name: &str, options: &Options) -> Result<Self, BuildError> {
         let info = super::info(name)?;

@@ -1,24 +1,22 @@
-//! Agg-Evict: packets of a flow that come close together reach the summary as one.
+//! Agg-Evict: packets of a flow that arrive close together reach the summary as one row.
 //!
-//! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), section 3. Rows of
-//! 16 pairs of flow and sum; the 16 tags of a row are compared at once. A flow that its row lacks replaces
-//! a pair, whose sum goes to the summary. Row and tag are parts of the seeded digest. With `tags=xor` they
-//! are the paper's: crafted or regular keys then crowd into few rows, and both directions of a flow share
-//! a tag. In both forms the row stores and compares whole flows, so that tags change the speed, never a
-//! count.
+//! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), section 3. A
+//! table has rows of 16 pairs of flow and sum, and compares the 16 tags of a row at once. A new
+//! flow evicts a pair of its row, whose sum goes to the summary. Row and tag are parts of the
+//! seeded digest. With `tags=xor` they are the paper's: crafted or regular keys then crowd into few
+//! rows, and both directions of a flow have the same tag. Rows store and compare whole flows in
+//! both forms, so tags affect the speed but never a count.
 
 mod flow;
 mod pairs;
 mod policy;
-mod tag;
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use self::flow::{Flow, Keyed, Spoken};
+use self::flow::{Flow, Keyed, OfDigest, OfWords, Spoken, Tag};
 use self::pairs::{Add, Bytes, Evicted, LEAVING, MOST_ROWS, Row, Sum};
 use self::policy::{Chosen, MOST_ROW_BYTES, NAMES, Policy, RoundRobin, row_bytes};
-use self::tag::{OfDigest, OfWords, Tag};
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -29,44 +27,44 @@ use crate::summary::{
     Parameters, Setting, Summary,
 };
 
-/// Bytes of all rows unless asked otherwise: what the paper's 2,000 rows of 4-byte keys take.
+/// Default memory of all rows in bytes: that of the paper's 2,000 rows of 4-byte keys.
 const DEFAULT_BYTES: u64 = 258 << 10;
 
-/// Bytes of rows at most.
+/// Maximum memory of all rows in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Sums of flows on their way to a summary.
+/// An aggregator before a summary: sums of flows that the summary has not taken yet.
 ///
-/// Once it settled, what is [linear](crate::summary::Merge::Equal) holds what it would have held
-/// without; other summaries keep their bounds. `settle` passes on all that is held back: until then
-/// neither answers nor stored bytes have it.
+/// `settle` passes on all sums; until then neither answers nor stored bytes include them.
+/// Afterwards a [linear](crate::summary::Merge::Equal) summary has the same contents as without the
+/// accelerator; other summaries keep their bounds.
 ///
-/// Cost: one row, and the summary's cost for the share of the packets that is evicted. Memory in
-/// bytes: `rows × 16 × (2 + 2 + size_of::<K>())`, 4 more for each pair where the summary reads bytes and
-/// 8 where it reads elements, 8 for each row under `policy=lru`, rounded up to cache lines; under
-/// `tags=xor` bytes are held always, and 2 more for each pair; and [`staged`].
+/// Cost: one row a packet, and the summary's cost for each eviction. Memory in bytes: `rows × 16 ×
+/// (2 + 2 + size_of::<K>())`, 4 more for each pair where the summary reads bytes and 8 where it
+/// reads elements, 8 for each row under `policy=lru`, rounded up to cache lines; under `tags=xor`
+/// bytes are always held, and 2 more for each pair; plus [`staged`].
 struct Aggregator<K, F, B: Bytes, T: Tag, P> {
     digester: Digester,
     rows: Zeroed<Row<T::Row, F, B::Held>>,
     policy: P,
     leaving: Leaving<K, F, B>,
-    /// Whether a pair may hold anything.
+    /// Whether any pair may be occupied.
     holds: bool,
 }
 
-/// The summary, and what is on its way to it.
+/// The summary, and the sums evicted but not passed on yet.
 struct Leaving<K, F, B> {
     inner: Box<dyn Summary<K>>,
     evicted: Evicted<F, B>,
-    /// What was evicted, as the summary takes it.
+    /// Evicted sums, as a batch for the summary.
     sums: Batch<K>,
-    /// Digests of a batch's flows, where these are more than keys.
+    /// Digests of a batch's flows, where a flow is more than its key.
     digests: Box<[u64; BATCH_PACKETS]>,
     /// Time of the latest packet.
     time_ns: i64,
 }
 
-/// Agg-Evict, as the catalog has it.
+/// The Agg-Evict accelerator.
 pub struct AggEvict;
 
 impl Accelerate for AggEvict {
@@ -132,12 +130,12 @@ impl Accelerate for AggEvict {
     }
 }
 
-/// Bytes of what is on its way to the summary.
+/// Memory of evicted sums in bytes.
 const fn staged<K: FlowKey, F, B>() -> usize {
     Batch::<K>::BYTES + Evicted::<F, B>::BYTES + BATCH_PACKETS * size_of::<u64>()
 }
 
-/// What says how many rows there are.
+/// The given size of the table: a number of rows or of bytes.
 enum Asked {
     Rows(usize),
     Bytes(usize),
@@ -160,12 +158,12 @@ fn asked(options: &Options) -> Result<Asked, BuildError> {
         return fits.then_some(Asked::Rows(rows as usize)).ok_or_else(refused);
     }
     let bytes = parameters.integer("memory", 1024..=MOST_BYTES)?;
-    // A quarter of a small run's memory at most.
+    // At most a quarter of the memory, for small runs.
     let default = || DEFAULT_BYTES.min(options.memory_bytes as u64 / 4);
     Ok(Asked::Bytes(bytes.unwrap_or_else(default) as usize))
 }
 
-/// How many rows there are of so many bytes each, `lower` being the next lower number that there can be.
+/// The number of rows of `row_bytes` bytes each. `lower` rounds down to a possible number of rows.
 #[inline(never)]
 fn rows(
     options: &Options,
@@ -178,12 +176,12 @@ fn rows(
     })
 }
 
-/// What finds a flow.
+/// The kind of tags that finds flows.
 fn tags(options: &Options) -> Result<&'static str, BuildError> {
     options.parameters.word("tags", &[OfDigest::NAME, OfWords::NAME])
 }
 
-/// Which pair makes room.
+/// The policy that chooses the pair to evict.
 fn policy(options: &Options) -> Result<&'static str, BuildError> {
     options.parameters.word("policy", &NAMES)
 }
@@ -199,7 +197,8 @@ fn of<K: FlowKey, F: Flow<K>, B: Bytes>(
         (OfDigest::NAME, _) => {
             Box::new(Aggregator::<K, F, B, OfDigest, Chosen>::new(options, inner)?)
         }
-        // One type for all: it also keeps bytes that no summary reads, since it is for comparisons only.
+        // Only one type, since `tags=xor` is for comparisons: it also sums bytes that no summary
+        // reads.
         _ => Box::new(Aggregator::<K, F, u64, OfWords, Chosen>::new(options, inner)?),
     })
 }
@@ -220,7 +219,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T,
         })
     }
 
-    /// Passes on everything.
+    /// Passes on all sums.
     #[inline(never)]
     fn empty(&mut self) {
         if !self.holds {
@@ -243,7 +242,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes> Leaving<K, F, B> {
         Ok(Self { inner, evicted, sums, digests: Box::new([0; BATCH_PACKETS]), time_ns: 0 })
     }
 
-    /// Passes on what was evicted first, as long as there is so much of it.
+    /// Passes on the oldest evicted sums while there are at least `least`.
     fn pass_on(&mut self, least: usize) {
         while self.evicted.len() >= least {
             self.pass_on_first();
@@ -360,7 +359,7 @@ mod tests {
     use crate::summary::Describe;
     use crate::summary::table::LinearTable;
 
-    /// Sums that a pair could not hold leave before, or pass by.
+    /// Sums that would overflow a pair are evicted before, or bypass the table.
     #[test]
     fn no_sum_overflows() {
         let options = Options::new(1 << 20, 1).digesting::<Key4>();
@@ -369,7 +368,7 @@ mod tests {
         let key = |n: u32| Key4::from_canonical(&n.to_be_bytes()).unwrap();
         let mut batch = Batch::new();
         let mut rows = vec![(1 << 31, 1 << 40), (1 << 31, 1 << 40), (65_535, 0), (1, 0)];
-        // So many that a pair would overflow.
+        // Enough bytes to overflow a pair.
         rows.extend([(1, u64::MAX / 4); 5]);
         for (packets, bytes) in rows {
             for flow in 0..2 {
@@ -384,7 +383,8 @@ mod tests {
         let sent = u128::from(u64::MAX / 4) * 5 + (1 << 41);
         let lost = 2 * (sent - u128::from(u64::MAX));
         assert_eq!((bytes.value as u64, u128::from(answers.saturated().bytes)), (u64::MAX, lost));
-        // Of each flow the table keeps as many as fit into its counter, and says what does not.
+        // The table keeps the packets of each flow that fit into its counter, and reports the
+        // others.
         let sent = 2 * (2 * (1u64 << 31) + 65_535 + 1 + 5);
         let kept: u64 = (0..2).map(|flow| answers.flows().unwrap().get(flow).1.packets).sum();
         assert_eq!(kept + answers.saturated().packets, sent);

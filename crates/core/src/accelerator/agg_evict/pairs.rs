@@ -1,42 +1,41 @@
-//! The pairs of flow and weight, row by row.
+//! The table of an aggregator: rows of pairs of flow and sum.
 
 use std::slice;
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Zeroed, prefetch};
 
-use super::flow::Flow;
+use super::flow::{Flow, Tag, TagRow};
 use super::policy::Policy;
-use super::tag::{Tag, TagRow};
 use crate::batch::{BATCH_PACKETS, Columns};
 use crate::key::FlowKey;
 
-/// Pairs of a row: their tags of 16 bits and numbers of packets fill a cache line.
+/// Pairs in a row: their 16-bit tags and packet counts fill a cache line.
 pub(super) const PAIRS: usize = 16;
 
-/// Rows at most.
+/// Maximum number of rows.
 pub(super) const MOST_ROWS: usize = 1 << 16;
 
-/// Sums that leave together: half a batch, whose places in a summary a first-level cache holds where
-/// it asks for all of them at once.
+/// Number of sums passed on together: half a batch, so that the prefetched cells of the summary fit
+/// into the first-level cache.
 pub(super) const LEAVING: usize = BATCH_PACKETS / 2;
 
-/// Packets that a pair counts, and bytes a packet; a row of a batch that stands for more passes by. As
-/// many bytes for as many packets fit into 32 bits.
+/// Maximum packets of a pair, and maximum bytes a packet: their product fits into 32 bits. Rows of
+/// a batch with more bypass the table.
 const MOST_PACKETS: u64 = u16::MAX as u64;
 const MOST_BYTES: u64 = u16::MAX as u64;
 
-/// A row of pairs that has more cache lines is asked for with its first one only.
+/// Only the first cache line is prefetched of rows that have more cache lines than this.
 const MOST_LINES: usize = 8;
 
-/// Packets whose rows are asked for ahead of the one in hand.
+/// Number of packets by which rows are prefetched ahead.
 const PREFETCH_AHEAD: usize = 16;
 
-/// Bytes summed up beside the packets.
+/// The byte count of a sum, or none.
 pub(super) trait Bytes: Copy + Zeroable + Send + 'static {
-    /// What a pair holds of them.
+    /// Its type in a pair.
     type Held: Copy + Zeroable + Send;
-    /// Those that a row of a batch says.
+    /// The byte count of a row of a batch.
     fn of(bytes: u64) -> Self;
     fn get(self) -> u64;
     fn hold(self) -> Self::Held;
@@ -44,7 +43,7 @@ pub(super) trait Bytes: Copy + Zeroable + Send + 'static {
     fn add(held: &mut Self::Held, bytes: Self);
 }
 
-/// None, for summaries that read no bytes.
+/// No byte count, for summaries that read no bytes.
 impl Bytes for () {
     type Held = ();
 
@@ -95,10 +94,10 @@ impl Bytes for u64 {
     }
 }
 
-/// Sixteen flows with what they sent.
+/// A row of sixteen flows and their sums.
 ///
-/// An empty pair is all zeros. A flow that is all zeros itself is found in it, which is as good a
-/// place for it as any.
+/// An empty pair is all zeros. The flow that is all zeros matches an empty pair, which does no
+/// harm.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Row<R, F, H> {
@@ -106,7 +105,7 @@ pub(super) struct Row<R, F, H> {
     pairs: Pairs<F, H>,
 }
 
-/// What stands behind the tags.
+/// The pairs of a row, without their tags.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Pairs<F, H> {
@@ -115,7 +114,7 @@ struct Pairs<F, H> {
     bytes: [H; PAIRS],
 }
 
-/// What a flow sent.
+/// A flow with its packets and bytes.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub(super) struct Sum<F, B> {
@@ -125,7 +124,7 @@ pub(super) struct Sum<F, B> {
 }
 
 impl<F: Copy, B: Bytes> Sum<F, B> {
-    /// As a row of a batch: key, packets, bytes and element.
+    /// The sum as a row of a batch: key, packets, bytes and element.
     #[inline(always)]
     pub(super) fn row<K>(&self) -> (K, u32, u64, u64)
     where
@@ -135,8 +134,8 @@ impl<F: Copy, B: Bytes> Sum<F, B> {
     }
 }
 
-/// Sums on their way, in one piece each: there are few of them, and columns would be as many cache
-/// lines apart.
+/// Evicted sums. Each is stored in one piece: there are few, and columns would touch more cache
+/// lines.
 pub(super) struct Evicted<F, B> {
     len: usize,
     sums: Box<[Sum<F, B>; 2 * BATCH_PACKETS]>,
@@ -162,12 +161,12 @@ impl<F: Zeroable + Copy, B: Bytes> Evicted<F, B> {
         self.len += usize::from(packets != 0);
     }
 
-    /// Those that leave next.
+    /// The sums to pass on next.
     pub(super) fn first(&self) -> &[Sum<F, B>] {
         &self.sums[..self.len.min(LEAVING)]
     }
 
-    /// Takes them out.
+    /// Removes the sums that [`Self::first`] returns.
     pub(super) fn drop_first(&mut self) {
         let taken = self.first().len();
         self.sums.copy_within(taken..self.len, 0);
@@ -179,8 +178,8 @@ impl<F: Zeroable + Copy, B: Bytes> Evicted<F, B> {
     }
 }
 
-/// Adds the packets of a batch to their pairs, and writes what has to make room to `evicted`, which
-/// has room for as many.
+/// Adds the packets of a batch to their pairs, and writes evicted sums to `evicted`, which has room
+/// for a batch.
 pub(super) struct Add<'a, K, F, B: Bytes, T: Tag, P> {
     pub(super) rows: &'a mut Zeroed<Row<T::Row, F, B::Held>>,
     pub(super) policy: &'a mut P,
@@ -188,7 +187,7 @@ pub(super) struct Add<'a, K, F, B: Bytes, T: Tag, P> {
     pub(super) len: usize,
     /// Whether each row of the batch is one packet.
     pub(super) plain: bool,
-    /// Of the flows.
+    /// Digests of the flows.
     pub(super) digests: &'a [u64; BATCH_PACKETS],
     pub(super) evicted: &'a mut Evicted<F, B>,
 }
@@ -203,7 +202,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Add<'_, K, F, B, T, P>
         let Self { rows, policy, columns, len, digests, evicted, .. } = self;
         let rows = &mut rows[..];
         let count = rows.len();
-        // All at once, as vectors; behind the last packet stands the first row, again and again.
+        // All row numbers are computed at once, vectorized. Row 0 pads the end.
         let mut numbers = [0; BATCH_PACKETS + PREFETCH_AHEAD];
         for (i, digest) in digests[..len].iter().enumerate() {
             let flow = F::new(columns.keys[i], columns.elements[i]);
@@ -235,8 +234,8 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Add<'_, K, F, B, T, P>
                 evicted.push_unless_empty(flow, columns.packets[i], bytes);
                 continue;
             }
-            // Tags of a row differ: a flow that has another's takes its pair, and so does
-            // one whose sum is as large as can be.
+            // Tags in a row are distinct, so a flow with another's tag evicts that pair. A flow
+            // whose sum would overflow evicts its own pair.
             let pair = found.unwrap_or_else(|| policy.victim(number));
             policy.used(number, pair);
             pairs.leave(pair, evicted);
@@ -248,7 +247,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Add<'_, K, F, B, T, P>
     }
 }
 
-/// Asks for a row.
+/// Prefetches a row.
 #[inline(always)]
 fn ask<R, F, H>(rows: &[Row<R, F, H>], number: usize) {
     if size_of::<Row<R, F, H>>() <= MOST_LINES * align_of::<Row<R, F, H>>() {
@@ -259,7 +258,7 @@ fn ask<R, F, H>(rows: &[Row<R, F, H>], number: usize) {
 }
 
 impl<R: Copy + Zeroable, F: Copy + Zeroable, H: Copy + Zeroable> Row<R, F, H> {
-    /// Puts the pairs that hold something out, and is empty then.
+    /// Evicts all occupied pairs.
     pub(super) fn empty<B: Bytes<Held = H>>(&mut self, evicted: &mut Evicted<F, B>) {
         self.pairs.leave_all(evicted);
         *self = Self::zeroed();
@@ -274,7 +273,7 @@ impl<F: Copy + Zeroable, H: Copy + Zeroable> Pairs<F, H> {
         }
     }
 
-    /// Puts a pair out, if it holds something.
+    /// Evicts a pair, if it is occupied.
     #[inline(always)]
     fn leave<B: Bytes<Held = H>>(&self, pair: usize, evicted: &mut Evicted<F, B>) {
         let bytes = B::held(self.bytes[pair]);

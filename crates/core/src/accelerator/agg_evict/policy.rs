@@ -1,4 +1,4 @@
-//! Which pair of a full row makes room.
+//! Eviction policies: which pair of a row is evicted for a new flow.
 
 use flowgauge_kernel::Zeroed;
 
@@ -6,33 +6,33 @@ use super::pairs::PAIRS;
 use crate::summary::remix::remix;
 use crate::summary::{BuildError, Options};
 
-/// Chooses pairs.
+/// An eviction policy.
 pub(super) trait Policy: Sized + Send + 'static {
-    /// Whether it is the default, for whose sake batches of single packets have a loop of their own.
+    /// Whether it is the default, for which batches of single packets have a loop of their own.
     const IS_DEFAULT: bool;
 
-    /// The policy of this name for so many rows.
+    /// The policy of this name for `rows` rows.
     ///
     /// # Errors
     /// When the memory does not suffice.
     fn new(name: &str, rows: usize, options: &Options) -> Result<Self, BuildError>;
-    /// The word for it on the command line.
+    /// The name on the command line.
     fn name(&self) -> &'static str;
-    /// The pair that would have to leave this row.
+    /// Chooses the pair of a row to evict.
     fn victim(&mut self, row: usize) -> usize;
-    /// Takes note of the pair that a packet went to.
+    /// Records the pair that a packet was added to.
     fn used(&mut self, row: usize, pair: usize);
     fn clear(&mut self);
     fn memory_bytes(&self) -> usize;
 }
 
-/// The words for the policies, the default first.
+/// The names of the policies, the default first.
 pub(super) const NAMES: [&str; 3] = [RoundRobin::NAME, LEAST_RECENT, RANDOM];
 const LEAST_RECENT: &str = "lru";
 const RANDOM: &str = "random";
 
-/// The next pair of whichever row, around and around: one number for all rows, and nothing to write
-/// down of a packet whose flow is there.
+/// Evicts the pairs in turn, with one position for all rows, so that a packet of a known flow
+/// writes nothing.
 #[derive(Default)]
 pub(super) struct RoundRobin {
     next: usize,
@@ -71,16 +71,16 @@ impl Policy for RoundRobin {
     }
 }
 
-/// Bytes of a row at most that [`Chosen`] has.
+/// Maximum memory of [`Chosen`] for each row, in bytes.
 pub(super) const MOST_ROW_BYTES: usize = LeastRecent::ROW_BYTES;
 
-/// Bytes of a row that the policy of this name has.
+/// Memory of the policy of this name for each row, in bytes.
 pub(super) fn row_bytes(name: &str) -> usize {
     if name == LEAST_RECENT { LeastRecent::ROW_BYTES } else { 0 }
 }
 
-/// The policy that was asked for, one type for all of them: a branch that is foreseen costs less than
-/// each type would take of the program.
+/// The chosen policy, in one type for all of them: a predictable branch is cheaper than the code
+/// size of a type for each.
 pub(super) enum Chosen {
     RoundRobin(RoundRobin),
     LeastRecent(LeastRecent),
@@ -142,26 +142,26 @@ impl Policy for Chosen {
     }
 }
 
-/// The word of the seed that victims are drawn by.
+/// The remixing word of the seed for drawing victims.
 const VICTIM_WORD: u64 = 22;
 
-/// Any pair of the row.
+/// Evicts a random pair of the row.
 pub(super) struct Random {
     seed: u64,
     draws: fastrand::Rng,
 }
 
-/// The pair of the row whose flow was seen least recently.
+/// Evicts the pair of the row whose flow was seen least recently.
 pub(super) struct LeastRecent {
-    /// The pairs of each row in the order of their last packets, the latest lowest, four bits each,
-    /// exclusive or [`ORDER`].
+    /// For each row, its pairs in order of their last packets, the latest in the lowest four bits,
+    /// XORed with [`ORDER`].
     orders: Zeroed<u64>,
 }
 
-/// Pairs in the order of their numbers.
+/// The pairs in numeric order.
 const ORDER: u64 = 0xfedc_ba98_7654_3210;
 
-/// A bit in each group of four.
+/// The lowest bit of each group of four.
 const ONES: u64 = 0x1111_1111_1111_1111;
 
 impl LeastRecent {
@@ -178,13 +178,13 @@ impl LeastRecent {
     }
 }
 
-/// Moves a pair to the lowest place of an order.
+/// Moves a pair to the lowest group of an order.
 #[inline(always)]
 fn to_front(order: u64, pair: u64) -> u64 {
-    // The lowest group of zeros has its bit set here, whatever borrows above it.
+    // The bit of the lowest zero group is correct; borrows disturb only groups above it.
     let differs = order ^ (ONES * pair);
     let zero = differs.wrapping_sub(ONES) & !differs & (ONES << 3);
-    // All groups up to that of the pair.
+    // All groups up to the pair's.
     let below = zero ^ zero.wrapping_sub(1);
     order & !below | (order << 4 | pair) & below
 }

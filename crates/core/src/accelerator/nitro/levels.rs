@@ -1,10 +1,10 @@
-//! A pace for each level of a sketch.
+//! NitroSketch before a sketch with levels: a sampling interval for each level.
 //!
-//! Deep levels get few packets a second and converge late. They count every packet, so that sums over all
-//! flows stay known.
+//! Deep levels get few packets a second and converge late. They count every packet, so that sums
+//! over all flows remain accurate.
 
-use super::pace::{Asked, Pace};
-use super::slots::Taken;
+use super::interval::{Asked, Interval};
+use super::sampled::Taken;
 use super::{NitroSketch, SALT};
 use crate::accelerator::Accelerate;
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -17,36 +17,36 @@ use crate::summary::{
 };
 use crate::terms::Measure;
 
-/// A level counts every packet while its pace is faster than one in so many: to draw and copy one slot costs
-/// as much as to count two packets.
+/// A level counts every packet while its interval is below this: drawing and copying one slot costs
+/// as much as counting two packets.
 const LEAST: u64 = 8;
 
-/// The pace of one level.
+/// The sampling of one level.
 struct Level {
-    pace: Pace,
+    interval: Interval,
     draws: Sampler,
-    /// The packet after which the pace may be another.
+    /// The number of the packet after which the interval may change.
     until: u64,
-    /// One packet in so many was taken, or in fewer.
+    /// The largest interval so far.
     fewest: u64,
-    /// Weight of all packets, and that when the pace changed last.
+    /// Weight of all packets, now and at the last change of the interval.
     weight: u64,
     since: u64,
-    /// What weight was added to the variance of its flow until then, where packets weigh 1.
+    /// Variance that the packets until then added, for packets of weight 1.
     spread: u64,
-    /// Units of the samples that were merged, and the weight of all of their packets.
+    /// Units of the merged samples, and the weight of all of their packets.
     merged: u64,
     merged_weight: u64,
     whole: bool,
 }
 
 impl Level {
-    /// `whole` levels take all packets always.
+    /// A level with `whole` always takes all packets.
     fn new(asked: Asked, cells: usize, seed: u64, whole: bool) -> Self {
-        let (pace, draws) = (Pace::new(asked, cells), Sampler::new(seed, 1.0));
+        let (interval, draws) = (Interval::new(asked, cells), Sampler::new(seed, 1.0));
         let (fewest, weight, since, spread, merged, merged_weight) = (1, 0, 0, 0, 0, 0);
         let mut level = Self {
-            pace,
+            interval,
             draws,
             until: 0,
             fewest,
@@ -61,25 +61,25 @@ impl Level {
         level
     }
 
-    /// Sees to the end of the next window.
+    /// Computes the end of the window.
     fn look_ahead(&mut self) {
-        self.until = if self.whole { u64::MAX } else { self.pace.until() };
+        self.until = if self.whole { u64::MAX } else { self.interval.until() };
     }
 
     fn spread_since(&self) -> u64 {
-        (self.pace.one_in - 1).saturating_mul(self.weight - self.since)
+        (self.interval.one_in - 1).saturating_mul(self.weight - self.since)
     }
 
-    /// Goes on at another pace.
+    /// Changes the interval.
     fn change(&mut self, one_in: u64) {
         self.spread = self.spread.saturating_add(self.spread_since());
-        (self.since, self.pace.one_in) = (self.weight, one_in);
+        (self.since, self.interval.one_in) = (self.weight, one_in);
         self.fewest = self.fewest.max(one_in);
         self.draws.change(1.0 / one_in as f64);
     }
 
-    /// The variance of a flow's weight in a row over that weight, at most, where no packet weighs more
-    /// than `largest`; 0 while all was taken.
+    /// Upper bound of the variance of a flow's weight in a row, divided by that weight, where no
+    /// packet weighs more than `largest`; 0 while all packets were taken.
     fn unit(&self, largest: u64) -> u64 {
         (self.fewest - 1).saturating_mul(largest).saturating_add(self.merged)
     }
@@ -93,35 +93,36 @@ impl Level {
         LevelSample { most: self.unit(largest), mean: spread / self.all().max(1) as f64 }
     }
 
-    /// Forgets the packets.
+    /// Forgets all packets.
     fn forget(&mut self) {
         (self.weight, self.since, self.spread, self.merged, self.merged_weight) = (0, 0, 0, 0, 0);
-        self.fewest = self.pace.one_in;
+        self.fewest = self.interval.one_in;
         self.look_ahead();
-        self.draws.change(1.0 / self.pace.one_in as f64);
+        self.draws.change(1.0 / self.interval.one_in as f64);
     }
 }
 
-/// Slots of packets on their way to the rows of a sketch that has levels.
+/// NitroSketch before a sketch with levels, which holds sampled slots for the rows of the sketch.
 ///
-/// `settle` passes on what was taken, and tells the sketch what its levels are samples of: until then
-/// answers are without it. Memory: two batches, and a byte for each row of one.
+/// `settle` passes on the sampled slots and sets the sampling rates of the levels in the sketch;
+/// until then answers lack them. Memory: two batches, and a byte for each row of one.
 pub(super) struct Leveled<K> {
     by: Measure,
     asked: Asked,
     levels: Box<[Level]>,
     /// Rows of the sketch.
     rows: u32,
-    /// The largest weight of a packet.
+    /// Largest weight of a packet.
     largest: u64,
     taken: Taken<K>,
-    /// Packets of levels that take all.
+    /// Packets of levels that take all packets.
     whole: Batch<K>,
     inner: Box<dyn Summary<K>>,
 }
 
 impl<K: FlowKey> Leveled<K> {
-    /// Puts it before a sketch that has levels; the memory is reserved.
+    /// Builds it before a sketch with levels, or returns the sketch. The memory is already
+    /// reserved.
     pub(super) fn before(
         asked: Asked,
         options: &Options,
@@ -130,7 +131,7 @@ impl<K: FlowKey> Leveled<K> {
         let Some(rows) = inner.rows().map(|rows| rows.rows() as u32) else { return Err(inner) };
         let Some(of) = inner.levels() else { return Err(inner) };
         let seed = options.digester.seed().draws() ^ SALT;
-        // A level's draws are its own.
+        // Each level has its own draws.
         let level = |level| {
             let seed = remix(seed, level as u64);
             Level::new(asked, of.level_cells(level), seed, level >= FIRST_WHOLE)
@@ -140,7 +141,7 @@ impl<K: FlowKey> Leveled<K> {
         Ok(Self { by, asked, levels, rows, largest: 0, taken, whole, inner })
     }
 
-    /// Goes on with a level at another pace, where the time at which a window ended says so.
+    /// Ends the window of a level at a time, and changes its interval if needed.
     #[cold]
     fn turn(&mut self, level: usize, time_ns: i64) {
         self.pass_on();
@@ -148,29 +149,30 @@ impl<K: FlowKey> Leveled<K> {
         let of = self.inner.levels();
         let squared_l2 = || of.map_or(0.0, |of| of.level_squared_l2(level));
         let level = &mut self.levels[level];
-        let one_in = level.pace.turn(time_ns, squared_l2, largest);
+        let one_in = level.interval.turn(time_ns, squared_l2, largest);
         let one_in = if one_in < LEAST { 1 } else { one_in };
-        if one_in != level.pace.one_in {
+        if one_in != level.interval.one_in {
             level.change(one_in);
         }
         level.look_ahead();
     }
 
-    /// The largest weight of a packet.
+    /// Largest weight of a packet.
     fn largest(&self) -> u64 {
         if self.by == Measure::Packets { 1 } else { self.largest.max(1) }
     }
 
-    /// Whether all levels take so many rows whole, and none of their windows begins or ends there.
+    /// Whether all levels take all packets, and no window begins or ends within the next `rows`
+    /// rows.
     fn takes_all(&self, rows: u64) -> bool {
         let takes = |level: &Level| {
-            let left = level.until - level.pace.seen;
-            level.pace.one_in == 1 && level.pace.seen > 0 && left > rows
+            let left = level.until - level.interval.seen;
+            level.interval.one_in == 1 && level.interval.seen > 0 && left > rows
         };
         self.levels.iter().all(takes)
     }
 
-    /// Counts a row of a batch, and returns how many packets it stands for.
+    /// Counts a row of a batch, and returns the number of packets that it represents.
     #[inline(always)]
     fn count(&mut self, batch: &Batch<K>, row: usize, level: usize) -> u64 {
         let packets = if batch.is_plain() { 1 } else { u64::from(batch.packets()[row]) };
@@ -180,17 +182,17 @@ impl<K: FlowKey> Leveled<K> {
             self.largest = self.largest.max(weight.div_ceil(packets.max(1)));
         }
         let of = &mut self.levels[level];
-        of.pace.seen += 1;
+        of.interval.seen += 1;
         of.weight = of.weight.saturating_add(weight);
         packets
     }
 
-    /// Counts a row of a batch, and takes its slots.
+    /// Counts a row of a batch, and samples its slots.
     #[inline(always)]
     fn take(&mut self, batch: &Batch<K>, row: usize, level: usize) {
         let packets = self.count(batch, row, level);
         let of = &mut self.levels[level];
-        if of.pace.one_in == 1 {
+        if of.interval.one_in == 1 {
             let (key, bytes) = (batch.keys()[row], batch.bytes()[row]);
             self.whole.push_sum(key, packets as u32, bytes, batch.times_ns()[row], 0);
         } else if !of.draws.pass(packets.saturating_mul(self.rows.into())) {
@@ -198,12 +200,12 @@ impl<K: FlowKey> Leveled<K> {
         }
     }
 
-    /// Draws among the slots of a row of a batch.
+    /// Samples the slots of a row of a batch.
     fn draw(&mut self, batch: &Batch<K>, row: usize, level: usize, packets: u64) {
         for slot in 0..self.rows {
             let (mut left, of) = (packets, &mut self.levels[level]);
             if of.draws.choose(&mut left) {
-                let stands_for = of.pace.one_in + left;
+                let stands_for = of.interval.one_in + left;
                 self.taken.push(batch, row, slot, stands_for);
                 if self.taken.is_full() {
                     self.pass_on();
@@ -212,7 +214,7 @@ impl<K: FlowKey> Leveled<K> {
         }
     }
 
-    /// Passes on what was taken.
+    /// Passes on the sampled slots.
     fn pass_on(&mut self) {
         if let Some(rows) = self.inner.rows() {
             self.taken.pass_on(rows);
@@ -223,7 +225,7 @@ impl<K: FlowKey> Leveled<K> {
         }
     }
 
-    /// Tells the sketch what its levels are samples of.
+    /// Sets the sampling rates of the levels in the sketch.
     fn tell(&mut self) {
         let largest = self.largest();
         let mut samples = [LevelSample::default(); MOST_LEVELS];
@@ -236,7 +238,7 @@ impl<K: FlowKey> Leveled<K> {
         }
     }
 
-    /// Forgets the packets.
+    /// Forgets all packets.
     fn forget(&mut self) {
         self.largest = 0;
         self.taken.clear();
@@ -259,14 +261,14 @@ impl<K: FlowKey> Ingest<K> for Leveled<K> {
             return self.inner.ingest(batch);
         }
         for (row, level) in of[..batch.len()].iter().map(|level| usize::from(*level)).enumerate() {
-            if self.levels[level].pace.seen == 0 {
-                self.levels[level].pace.begin(batch.times_ns()[row]);
+            if self.levels[level].interval.seen == 0 {
+                self.levels[level].interval.begin(batch.times_ns()[row]);
             }
             self.take(batch, row, level);
             if self.whole.len() == BATCH_PACKETS {
                 self.pass_on();
             }
-            if self.levels[level].pace.seen == self.levels[level].until {
+            if self.levels[level].interval.seen == self.levels[level].until {
                 self.turn(level, batch.times_ns()[row]);
             }
         }
@@ -284,12 +286,12 @@ impl<K: FlowKey> Ingest<K> for Leveled<K> {
 }
 
 impl<K: FlowKey> Summary<K> for Leveled<K> {
-    /// The sketch knows what it is a sample of.
+    /// The sketch knows its sampling rates.
     fn answers(&self) -> &dyn Answers {
         self.inner.answers()
     }
 
-    /// Both took the same places of their streams, if these were of one seed: errors add up.
+    /// With the same seed, both sampled the same positions of their streams, so errors add up.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = other.downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if self.by != other.by {
@@ -316,7 +318,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
         out.number(self.largest);
         for level in &self.levels {
             let Level { fewest, weight, since, spread, merged, merged_weight, .. } = *level;
-            level.pace.save(out);
+            level.interval.save(out);
             out.numbers(&[fewest, weight, since, spread, merged, merged_weight]);
             level.draws.save(out);
         }
@@ -326,18 +328,18 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.largest = from.number("largest packet")?;
         for level in &mut self.levels {
-            level.pace.load(from)?;
+            level.interval.load(from)?;
             let mut numbers = [0u64; 6];
             from.numbers("sample", &mut numbers)?;
             let [fewest, weight, since, spread, merged, merged_weight] = numbers;
             let most = if level.whole { 1 } else { self.asked.most };
-            if !(level.pace.one_in..=most).contains(&fewest) || since > weight {
+            if !(level.interval.one_in..=most).contains(&fewest) || since > weight {
                 return Err(from.invalid("sample", 48, "it is too few packets for its rows"));
             }
             (level.fewest, level.weight, level.since) = (fewest, weight, since);
             (level.spread, level.merged, level.merged_weight) = (spread, merged, merged_weight);
             level.look_ahead();
-            level.draws.change(1.0 / level.pace.one_in as f64);
+            level.draws.change(1.0 / level.interval.one_in as f64);
             level.draws.load(from)?;
         }
         self.inner.load(from)?;
@@ -348,7 +350,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
     fn clear(&mut self) {
         for level in &mut self.levels {
             level.draws.rewind();
-            level.pace.clear();
+            level.interval.clear();
         }
         self.forget();
         self.inner.clear();
@@ -356,7 +358,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
 
     fn next_epoch(&mut self) {
         self.settle();
-        self.levels.iter_mut().for_each(|level| level.pace.next_epoch());
+        self.levels.iter_mut().for_each(|level| level.interval.next_epoch());
         self.forget();
         self.inner.next_epoch();
     }

@@ -1,24 +1,21 @@
 //! NitroSketch: each row of a sketch takes its own sample of the packets.
 //!
-//! Paper: Liu, Ben Basat, Einziger et al., "NitroSketch: robust and general sketch-based monitoring in
-//! software switches" (SIGCOMM 2019), sections 4 and 5. A packet of a sketch of d rows is d slots, one
-//! after another, and a slot is taken with the probability p: its row gets the packet's weight times
-//! 1/p. One draw says how many slots to pass over, whatever packets they are of; those are neither
-//! digested nor read. 1/p is a whole number, so that counters stay whole.
+//! Paper: Liu, Ben Basat, Einziger et al., "NitroSketch: robust and general sketch-based monitoring
+//! in software switches" (SIGCOMM 2019), sections 4 and 5. A packet is d consecutive slots for a
+//! sketch of d rows. A slot is sampled with probability p: its row gets the packet's weight times
+//! 1/p. One random draw gives the number of slots to skip; skipped packets are neither digested nor
+//! read. 1/p is a whole number, so that counters stay whole.
 //!
-//! A packet's rows are taken independently: that is what makes the median of the rows err less than
-//! as many packets, sampled for all rows at once, would.
+//! The rows sample a packet independently. So the median of the rows has a smaller error than a
+//! sample of the same size for all rows together.
 
-mod drawn;
+mod interval;
 mod levels;
-mod pace;
 mod sampled;
-mod slots;
 
+use self::interval::{Asked, Mode};
 use self::levels::Leveled;
-use self::pace::{Asked, Mode};
-use self::sampled::Nitro;
-use self::slots::Taken;
+use self::sampled::{Nitro, Taken};
 use super::{Accelerate, AcceleratorInfo, headers};
 use crate::batch::Batch;
 use crate::key::FlowKey;
@@ -26,15 +23,15 @@ use crate::summary::{
     Ability, BuildError, BuildErrorKind, Laws, Options, Parameter, Parameters, Summary,
 };
 
-/// Summaries, and other samplers, have draws of their own from the same seed.
+/// Separates these draws from those of summaries and other samplers with the same seed.
 const SALT: u64 = 0x17c2_6b9d_e58f_03a4;
 
-/// NitroSketch, as the catalog has it.
+/// The NitroSketch accelerator.
 ///
-/// Cost: a draw, and one counter's update, for each slot taken; a packet of which none is costs
-/// nothing but a share of its batch, of which by bytes the lengths are summed up. Sizes are right on
-/// average, but for flows of less than 10/p packets, of which the median of the rows is low. Memory:
-/// one batch.
+/// Cost: a random draw and one counter update for each sampled slot. A packet without a sampled
+/// slot costs only its share of the batch and, by bytes, of summing the lengths. Sizes are
+/// unbiased, except for flows of fewer than 10/p packets, whose median of the rows is too low.
+/// Memory: one batch.
 pub struct NitroSketch;
 
 const NO_ROWS: &str = "it needs a sketch with unbiased rows of counters right behind it";
@@ -71,7 +68,7 @@ impl Accelerate for NitroSketch {
         if laws.rows { Ok(()) } else { Err(NO_ROWS) }
     }
 
-    /// What samples tell: how many flows there are, they do not, unless deep levels count all of theirs.
+    /// A sample cannot answer the number of flows, unless deep levels count all of their packets.
     fn answers(parameters: &Parameters, laws: &Laws, ability: Ability) -> Option<Ability> {
         let asked = Asked::new(parameters).ok()?;
         match ability {
@@ -131,8 +128,8 @@ impl Accelerate for NitroSketch {
             Mode::Correct => (asked.convergence().sqrt(), "; until then all packets are counted"),
             _ => (columns, ""),
         };
-        // By Chebyshev's inequality: a share of (2 - p)/8 of the square is variance at most, where
-        // weights are 1; larger ones count as so many times as large a flow.
+        // By Chebyshev's inequality: the variance is at most (2 - p)/8 of the squared error, for
+        // weights of 1. Larger weights act like flows larger by that factor.
         Ok(Some(format!(
             "each row samples {taken} {most}; with {columns} columns, its error exceeds {epsilon} L2 (the \
              square root of the sum of squared sizes) at most one time in 4, and the median of the rows \

@@ -1,4 +1,4 @@
-//! What a summary of a sample tells of all packets.
+//! The answers of a summary of a sample, scaled to all packets.
 
 use super::Sampled;
 use crate::key::{CanonicalKey, FlowKey};
@@ -6,21 +6,21 @@ use crate::summary::{Answers, Candidates, Estimate, Prefixes, Sampling, SizeEsti
 use crate::terms::{Hierarchy, Measure, Size};
 
 impl<K: FlowKey> Sampled<K> {
-    /// The weight of the packets taken of which the sample weighs so much: none was multiplied by more
-    /// than one was taken of.
+    /// The weight of the sampled packets themselves, at least, where their scaled weight is
+    /// `sampled`: no packet was scaled by more than the interval.
     fn seen_of(&self, sampled: f64) -> f64 {
-        // How many one was taken of elsewhere is not known.
+        // The intervals of merged samples are not known.
         if self.merged == 0 { sampled / self.one_in as f64 } else { 0.0 }
     }
 
-    /// A weight of all packets, from that of the sample, within the bounds of which it is.
+    /// Widens the bounds of a scaled weight by the sampling error.
     fn widened(&self, sampled: Estimate) -> Estimate {
         let Some(sampling) = self.sampling() else { return sampled.within(self.total) };
         let whole = sampling.widen(sampled);
         Estimate { low: whole.low.max(self.seen_of(sampled.low)), ..whole }.within(self.total)
     }
 
-    /// The size, in the measure that was sampled by.
+    /// The size in the measure of the sample.
     fn whole(&self, sampled: &SizeEstimate) -> SizeEstimate {
         let estimate = sampled.by(self.by).map(|sampled| self.widened(sampled));
         match self.by {
@@ -29,8 +29,8 @@ impl<K: FlowKey> Sampled<K> {
         }
     }
 
-    /// The size of a flow that the sample chose, as it chose those that are listed: the lower bound
-    /// holds for the luckiest flow, of which there are no more than units.
+    /// The size of a listed flow. The sample favors the flows that it lists, so the lower bound
+    /// must hold for all flows at once, of which there are at most as many as units.
     fn listed(&self, sampled: &SizeEstimate) -> SizeEstimate {
         let whole = self.whole(sampled);
         let Some(sampling) = self.sampling_of(self.total.max(self.seen)) else { return whole };
@@ -54,7 +54,8 @@ impl<K: FlowKey> Sampled<K> {
     }
 }
 
-/// Sizes, and what is heavy: how many flows there are, and how many of a size, a sample does not tell.
+/// Sizes, candidates and prefixes. A sample cannot answer the number of flows, or of flows of a
+/// size.
 impl<K: FlowKey> Answers for Sampled<K> {
     fn untracked(&self) -> Size {
         self.measured(self.inner.answers().untracked())
@@ -69,7 +70,7 @@ impl<K: FlowKey> Answers for Sampled<K> {
         self.inner.answers().candidates().map(|_| self as &dyn Candidates)
     }
     fn prefixes(&self) -> Option<&dyn Prefixes> {
-        // Of a sample of a sample the error is none that `Sampling` could tell.
+        // `Sampling` cannot describe the error of a sample of a sample.
         let whole = |prefixes: &&dyn Prefixes| prefixes.sampling().is_none();
         self.inner.answers().prefixes().filter(whole).map(|_| self as &dyn Prefixes)
     }
@@ -99,7 +100,7 @@ impl<K: FlowKey> Candidates for Sampled<K> {
     }
 }
 
-/// The prefixes of the sample, and how they err.
+/// The prefixes of the sample, with their sampling error.
 impl<K: FlowKey> Prefixes for Sampled<K> {
     fn measure(&self) -> Measure {
         self.by

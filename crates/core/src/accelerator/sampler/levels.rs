@@ -1,12 +1,11 @@
-//! Samples of a summary's levels, each at a rate of its own.
+//! Sampling before a summary with levels, each at its own rate.
 //!
-//! Paper: Ben Basat et al., "Skipper", section VII, which puts an accelerated Count Sketch into each level
-//! of UnivMon. Deep levels get few of the packets: all of these are taken until there are as many
-//! as a sample needs, so that sums over all flows stay known.
+//! Paper: Ben Basat et al., "Skipper", section VII, which puts an accelerated Count Sketch into
+//! each level of UnivMon. Deep levels get few packets. All of them are taken until there are enough
+//! for a sample, so that sums over all flows remain accurate.
 
 use super::rate::Rate;
-use super::taken::Taken;
-use super::{Kind, SALT};
+use super::{Kind, SALT, Taken};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
@@ -18,23 +17,22 @@ use crate::summary::{
 };
 use crate::terms::Measure;
 
-/// By the norm, a level takes every packet until it would take one in so many: larger samples cost more to
-/// draw and copy than they save.
+/// By the norm, a level takes every packet while its interval is below this: sampling more often
+/// costs more to draw and copy than it saves.
 const LEAST: u64 = 4;
 
 /// The sample of one level.
 struct Level {
     draws: Sampler,
-    /// One unit in so many is taken, up to the unit number `until`.
+    /// The interval: one unit in this number is sampled, up to the unit number `until`.
     one_in: u64,
     until: u64,
-    /// Units so far, and when the rate changed last.
+    /// Units so far, and at the last change of the rate.
     seen: u64,
     since: u64,
-    /// What units added to the variance of their flow until then, a unit each where one in two was taken.
+    /// Variance that the units until then added: interval minus 1 for each.
     spread: u64,
-    /// The largest weights that a unit taken elsewhere, and merged, may have stood for, and how many units
-    /// there were.
+    /// The largest weight of a unit of merged samples, and their number of units.
     merged: u64,
     merged_units: u64,
 }
@@ -46,25 +44,25 @@ impl Level {
         Self { draws, one_in, until, seen, since, spread, merged, merged_units }
     }
 
-    /// What the units since the last change of the rate added to the variance.
+    /// Variance that the units since the last change of the rate added.
     fn spread_since(&self) -> u64 {
         (self.one_in - 1).saturating_mul(self.seen - self.since)
     }
 
-    /// Goes on at another rate from the unit after those that were seen.
+    /// Changes the rate from the next unit on.
     fn change(&mut self, one_in: u64, until: u64) {
         self.spread = self.spread.saturating_add(self.spread_since());
         (self.one_in, self.until, self.since) = (one_in, until, self.seen);
         self.draws.change(1.0 / one_in as f64);
     }
 
-    /// The most that a unit taken may have stood for; 0 while nothing was passed over.
+    /// The maximum weight of a sampled unit; 0 while nothing was skipped.
     fn weight(&self) -> u64 {
         let own = if self.one_in > 1 { self.one_in } else { 0 };
         own.saturating_add(self.merged)
     }
 
-    /// Whether the rate stays the same for so many more units.
+    /// Whether the rate stays the same for the next `units` units.
     #[inline(always)]
     fn lasts(&self, units: u64) -> bool {
         self.until.saturating_sub(self.seen) >= units
@@ -79,18 +77,18 @@ impl Level {
         LevelSample { most: self.weight(), mean: spread as f64 / self.units().max(1) as f64 }
     }
 
-    /// Forgets the packets.
+    /// Forgets all packets.
     fn forget(&mut self) {
         (self.one_in, self.seen, self.since, self.spread) = (1, 0, 0, 0);
         (self.merged, self.merged_units) = (0, 0);
     }
 }
 
-/// Samples on their way to a summary that has levels.
+/// A sampler before a summary with levels.
 ///
-/// It measures in the units that it samples. `settle` passes on what was taken, and tells the summary
-/// what its levels are samples of: until then answers are without it. Cost: the digest of each packet,
-/// which says its level, and a subtraction. Memory: one batch.
+/// It measures in the units that it samples. `settle` passes on the sampled packets and sets the
+/// sampling rates of the levels in the summary; until then answers lack them. Cost: the digest of
+/// each packet, which gives its level, and a subtraction. Memory: one batch.
 pub(super) struct Leveled<K> {
     kind: Kind,
     levels: [Level; MOST_LEVELS],
@@ -100,7 +98,7 @@ pub(super) struct Leveled<K> {
 }
 
 impl<K: FlowKey> Leveled<K> {
-    /// Puts it before a summary of so many levels, whose units are those that are sampled.
+    /// Builds it before a summary of `count` levels with the same units.
     pub(super) fn before(
         kind: Kind,
         count: usize,
@@ -110,14 +108,14 @@ impl<K: FlowKey> Leveled<K> {
         options.memory.take(Taken::<K>::BYTES)?;
         let seed = options.digester.seed().draws() ^ SALT;
         let taken = Taken::new(kind.units, inner.wants_bytes());
-        // A level's draws are its own.
+        // Each level has its own draws.
         let levels = std::array::from_fn(|level| Level::new(remix(seed, level as u64)));
         let mut sampled = Self { kind, levels, count, taken, inner };
         sampled.clear();
         Ok(Box::new(sampled))
     }
 
-    /// Changes the rate of a level after the units that were seen.
+    /// Updates the rate of a level from its next unit on.
     #[cold]
     fn change(&mut self, level: usize) {
         let Level { one_in, seen, .. } = self.levels[level];
@@ -138,7 +136,7 @@ impl<K: FlowKey> Leveled<K> {
         self.levels[level].change(one_in, until);
     }
 
-    /// Draws in a row of so many units of a level; all of a row are drawn at the rate of its first one.
+    /// Samples a row of `units` units of a level, at the rate of its first unit.
     #[inline]
     fn draw(&mut self, batch: &Batch<K>, row: usize, level: usize, units: u64) {
         if self.levels[level].seen >= self.levels[level].until {
@@ -156,13 +154,13 @@ impl<K: FlowKey> Leveled<K> {
         }
     }
 
-    /// Whether all levels take every packet, of which there are so many units.
+    /// Whether all levels take every packet within the next `units` units.
     fn takes_all(&self, units: u64) -> bool {
         let takes = |level: &Level| level.one_in == 1 && level.lasts(units);
         self.levels[..self.count].iter().all(takes)
     }
 
-    /// Tells the summary what its levels are samples of.
+    /// Sets the sampling rates of the levels in the summary.
     fn tell(&mut self) {
         let samples: [_; MOST_LEVELS] = std::array::from_fn(|level| self.levels[level].sample());
         let levels = &self.levels[..self.count];
@@ -172,7 +170,7 @@ impl<K: FlowKey> Leveled<K> {
         }
     }
 
-    /// Forgets the packets, and goes on drawing.
+    /// Forgets all packets; the random draws continue.
     fn forget(&mut self) {
         self.taken.clear();
         for level in 0..self.count {
@@ -227,12 +225,12 @@ impl<K: FlowKey> Ingest<K> for Leveled<K> {
 }
 
 impl<K: FlowKey> Summary<K> for Leveled<K> {
-    /// The summary knows what it is a sample of.
+    /// The summary knows its sampling rates.
     fn answers(&self) -> &dyn Answers {
         self.inner.answers()
     }
 
-    /// Both took the same places of their streams, if these were of one seed: errors add up.
+    /// With the same seed, both sampled the same positions of their streams, so errors add up.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = other.downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if self.kind.units != other.kind.units {

@@ -1,29 +1,26 @@
-//! Samplers: a summary takes few of the packets, each with the weight of those that it stands for.
+//! Samplers: a summary takes a sample of the packets, each with the weight of those that it
+//! represents.
 //!
-//! Which packets are taken is drawn by their place in the stream, whatever they are: a draw says how
-//! many to pass over, and these are neither digested nor read. A row that stands for w packets is w
-//! packets in a row. When its packet number G is taken, with the weight n of one in n, then the w - G
-//! behind it are taken as they are: n + w - G in all, which is right on average, and off no further
-//! than if each of them had been drawn ("Weighted Skipper", Ben Basat et al., section VII; by Jensen's
-//! inequality each exponential moment is at most that of w draws).
+//! Packets are sampled by their position in the stream: a random draw gives the number of packets
+//! to skip, and skipped packets are neither digested nor read. A row that represents w packets
+//! counts as w packets. When its packet number G is sampled at one in n, the w - G packets behind
+//! it are added exactly, which makes a weight of n + w - G. This is unbiased, and its error is no
+//! larger than if each packet had been drawn ("Weighted Skipper", Ben Basat et al., section VII; by
+//! Jensen's inequality each exponential moment is at most that of w draws).
 
 mod answers;
-mod drawn;
 mod levels;
-mod norm;
 mod rate;
 mod skipper;
-mod taken;
 mod uniform;
 
-use self::norm::Norm;
-use self::rate::Rate;
 pub(super) use self::rate::{MOST, Steps};
+use self::rate::{Norm, Rate};
 pub use self::skipper::Skipper;
-use self::taken::Taken;
 pub use self::uniform::Uniform;
-use super::{HeaderRate, headers};
-use crate::batch::Batch;
+use super::HeaderRate;
+use super::headers::{self, Chance};
+use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::counter::Sampler;
@@ -33,51 +30,51 @@ use crate::summary::{
 };
 use crate::terms::Measure;
 
-/// Summaries have draws of their own from the same seed.
+/// Separates these draws from those of summaries with the same seed.
 const SALT: u64 = 0x5a3f_91c8_27d4_e60b;
 
-/// What kinds of samplers differ in.
+/// The differences between kinds of samplers.
 struct Kind {
     name: &'static str,
     settings: Vec<(&'static str, Setting)>,
     rate: Rate,
-    /// What one in so many of is taken.
+    /// The units that are sampled.
     units: Measure,
-    /// Chance of a larger error than the bounds allow.
+    /// Probability of an error outside the bounds.
     delta: f64,
-    /// Whether the meter draws, before headers are read.
+    /// Whether the meter samples, before headers are read.
     headers: bool,
 }
 
-/// A sample of the packets on its way to a summary.
+/// A sampler before a summary.
 ///
-/// It measures what the options name alone: of the other measure it gives no size. `settle` passes
-/// on what was taken: until then answers are without it. Memory: one batch.
+/// It answers sizes only in the measure of the options. `settle` passes on the sampled packets;
+/// until then answers lack them. Memory: one batch.
 struct Sampled<K> {
     kind: Kind,
     by: Measure,
-    /// Whether anybody reads the bytes of what was taken.
+    /// Whether the summary reads the bytes of packets.
     reads_bytes: bool,
     draws: Sampler,
-    /// One unit in so many is taken, up to the unit number `until`.
+    /// The interval: one unit in this number is sampled, up to the unit number `until`.
     one_in: u64,
     until: u64,
     /// Units so far.
     seen: u64,
-    /// Weight of all packets, taken or not.
+    /// Weight of all packets, sampled or not.
     total: u64,
     /// The largest weight of a unit.
     largest: u64,
-    /// Weights that a unit taken elsewhere, and merged, may have stood for.
+    /// Sum of the maximum weights of a unit in merged samples.
     merged: u64,
-    /// Packets that the meter passed over, of those in the total.
+    /// Packets skipped by the meter that the total includes.
     noted: u64,
-    /// What was taken.
+    /// The sampled packets.
     taken: Taken<K>,
     inner: Box<dyn Summary<K>>,
 }
 
-/// Whether samples are all that a summary with these laws needs.
+/// Checks that a summary with these laws can take a sample.
 fn fits(laws: Laws) -> Result<(), &'static str> {
     match laws {
         Laws { sizes: false, .. } => Err("its answers cannot be estimated from a sample"),
@@ -88,7 +85,8 @@ fn fits(laws: Laws) -> Result<(), &'static str> {
     }
 }
 
-/// What a sample tells, in the measure that was asked for. Of a sample of a sample the error is none that [`Sampling`] could tell.
+/// The abilities that remain of a sample, in the measure of the options. [`Sampling`] cannot
+/// describe the error of a sample of a sample.
 fn answers(ability: Ability) -> Option<Ability> {
     match ability {
         Ability::Size(Counted::Both) => Some(Ability::Size(Counted::Asked)),
@@ -99,7 +97,7 @@ fn answers(ability: Ability) -> Option<Ability> {
 }
 
 impl<K: FlowKey> Sampled<K> {
-    /// Bytes of the batch.
+    /// Memory of the batch in bytes.
     const BYTES: usize = Taken::<K>::BYTES;
 
     fn before(
@@ -131,7 +129,7 @@ impl<K: FlowKey> Sampled<K> {
         Ok(Box::new(sampled))
     }
 
-    /// Counts all packets; returns how many units they are.
+    /// Counts all packets; returns their number of units.
     #[inline(always)]
     fn count(&mut self, batch: &Batch<K>) -> u64 {
         let units = match self.kind.units {
@@ -147,7 +145,7 @@ impl<K: FlowKey> Sampled<K> {
         units
     }
 
-    /// Takes from here on as the rate at the unit number `unit` says.
+    /// Sets the rate of the unit number `unit`.
     fn change(&mut self, unit: u64) {
         if self.kind.headers {
             (self.one_in, self.until) = (1, u64::MAX);
@@ -160,7 +158,8 @@ impl<K: FlowKey> Sampled<K> {
         self.draws.change(1.0 / self.one_in as f64);
     }
 
-    /// The rate by the norm of all packets before this unit, and until when it is not read again.
+    /// The interval by the norm of all packets before this unit, and the unit until which the norm
+    /// is not read again.
     fn read_norm(&mut self, norm: Norm, unit: u64) -> (u64, u64) {
         self.pass_on();
         let rows = self.inner.rows().filter(|_| norm.is_own());
@@ -168,7 +167,7 @@ impl<K: FlowKey> Sampled<K> {
         norm.turn(self.one_in, unit, cells, squared_l2)
     }
 
-    /// Draws among packets that come one by one, by their numbers.
+    /// Samples single packets by their numbers.
     fn draw_packets(&mut self, batch: &Batch<K>, end: u64) {
         let mut at = self.seen;
         while at < end {
@@ -186,7 +185,7 @@ impl<K: FlowKey> Sampled<K> {
         self.seen = end;
     }
 
-    /// Draws among rows of any number of units; all of a row are drawn at the rate of its last one.
+    /// Samples rows of any number of units, each at the rate of its last unit.
     fn draw_rows(&mut self, batch: &Batch<K>) {
         for row in 0..batch.len() {
             let mut left = match self.kind.units {
@@ -203,7 +202,7 @@ impl<K: FlowKey> Sampled<K> {
         }
     }
 
-    /// Takes a row, which stands for so many units.
+    /// Takes a row with the weight of `units` units.
     #[inline]
     fn take(&mut self, batch: &Batch<K>, row: usize, units: u64) {
         if self.taken.is_full() {
@@ -212,12 +211,12 @@ impl<K: FlowKey> Sampled<K> {
         self.taken.push(batch, row, units);
     }
 
-    /// Passes on what was taken.
+    /// Passes on the sampled packets.
     fn pass_on(&mut self) {
         self.taken.pass_on(&mut *self.inner);
     }
 
-    /// The most that a unit taken may have stood for; 0 while nothing was passed over.
+    /// The maximum weight of a sampled unit; 0 while nothing was skipped.
     fn weight(&self) -> u64 {
         let own = match self.one_in {
             1 => 0,
@@ -227,17 +226,17 @@ impl<K: FlowKey> Sampled<K> {
         own.saturating_add(self.merged)
     }
 
-    /// How weights of given flows err; `None` while nothing was passed over.
+    /// The sampling error of a given flow's weight; `None` while nothing was skipped.
     fn sampling(&self) -> Option<Sampling> {
         self.sampling_of(1)
     }
 
-    /// How the weight of the luckiest of so many flows errs.
+    /// The sampling error that holds for `flows` flows at once.
     fn sampling_of(&self, flows: u64) -> Option<Sampling> {
         Sampling::of_packets(self.weight() as f64, flows, self.kind.delta)
     }
 
-    /// Forgets the packets, and goes on drawing.
+    /// Forgets all packets; the random draws continue.
     fn forget(&mut self) {
         (self.one_in, self.seen, self.total, self.largest, self.merged) = (1, 0, 0, 0, 0);
         self.noted = 0;
@@ -283,7 +282,7 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
         self
     }
 
-    /// Both took the same places of their streams, if these were of one seed: errors add up.
+    /// With the same seed, both sampled the same positions of their streams, so errors add up.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = other.downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if self.kind.name != other.kind.name {
@@ -360,5 +359,161 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
 
     fn memory_bytes(&self) -> usize {
         Self::BYTES + self.inner.memory_bytes()
+    }
+}
+
+/// Sampled packets with their weights, to be passed on to the summary. Memory: one batch.
+struct Taken<K> {
+    rows: Batch<K>,
+    units: Measure,
+    /// Whether the summary reads the bytes of packets.
+    reads_bytes: bool,
+}
+
+impl<K: FlowKey> Taken<K> {
+    const BYTES: usize = Batch::<K>::BYTES;
+
+    fn new(units: Measure, reads_bytes: bool) -> Self {
+        Self { rows: Batch::new(), units, reads_bytes }
+    }
+
+    /// Whether there may be no room for another packet.
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.rows.len() + 2 > BATCH_PACKETS
+    }
+
+    /// Takes a row of a batch with the weight of `units` units. A summary of sizes does not read
+    /// elements.
+    #[inline]
+    fn push(&mut self, batch: &Batch<K>, row: usize, units: u64) {
+        let (key, time_ns) = (batch.keys()[row], batch.times_ns()[row]);
+        // Columns that are not needed stay out of the cache.
+        let packets = if batch.is_plain() { 1 } else { batch.packets()[row] };
+        let bytes = if self.reads_bytes { batch.bytes()[row] } else { 0 };
+        if self.units == Measure::Bytes {
+            return self.rows.push_sum(key, packets, units, time_ns, 0);
+        }
+        let bytes = u128::from(bytes) * u128::from(units) / u128::from(packets.max(1));
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        // Both terms of n + w - G are below 2^32, so two rows can hold them.
+        let first = u32::try_from(units).unwrap_or(u32::MAX);
+        self.rows.push_sum(key, first, bytes, time_ns, 0);
+        if let Ok(rest @ 1..) = u32::try_from(units - u64::from(first)) {
+            self.rows.push_sum(key, rest, 0, time_ns, 0);
+        }
+    }
+
+    /// Passes on the sampled packets.
+    fn pass_on(&mut self, to: &mut (impl Ingest<K> + ?Sized)) {
+        if !self.rows.is_empty() {
+            to.ingest(&mut self.rows);
+            self.rows.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.rows.clear();
+    }
+}
+
+impl<K: FlowKey> Sampled<K> {
+    /// The meter's sampling rate, if it samples before headers.
+    fn drawn_at(&self) -> Option<HeaderRate> {
+        match self.kind.rate {
+            Rate::Steps(steps) if self.kind.headers => {
+                Some(HeaderRate { chance: Chance::Steps(steps), delta: self.kind.delta })
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes packets that the meter sampled, with their weights.
+    fn ingest_drawn(&mut self, batch: &mut Batch<K>) {
+        let rows = batch.len() as u64;
+        self.seen = self.seen.saturating_add(rows);
+        self.total = self.total.saturating_add(rows);
+        self.inner.ingest(batch);
+    }
+
+    /// Counts packets of the epoch that were not read and may belong to this lane.
+    fn pass_over(&mut self, packets: u64, one_in: u64) {
+        if self.kind.headers {
+            self.total = (self.total - self.noted).saturating_add(packets);
+            self.noted = packets;
+            self.one_in = self.one_in.max(one_in);
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::SALT;
+    use crate::accelerator::HeaderSampler;
+    use crate::batch::{BATCH_PACKETS, Batch};
+    use crate::catalog;
+    use crate::key::{FlowKey, Key4};
+    use crate::summary::{Options, Parameters, Summary};
+
+    const PACKETS: u32 = 300_000;
+
+    fn exact(accelerator: &str, parameters: &str, before: &str) -> (Box<dyn Summary<Key4>>, u64) {
+        let pairs = parameters.split(',').filter_map(|pair| pair.split_once('='));
+        let parameters = Parameters::new(pairs.chain([("before", before)]));
+        let options = Options::new(64 << 20, 3);
+        let accelerators = [(accelerator.to_owned(), parameters)];
+        let summary = catalog::build_accelerated(&accelerators, "linear-table", &options).unwrap();
+        (summary, options.digester.seed().draws() ^ SALT)
+    }
+
+    /// The weight of each packet; each packet is its own flow.
+    fn weights(summary: &dyn Summary<Key4>) -> Vec<u64> {
+        let sizes = summary.answers().size().unwrap();
+        let weight = |packet: u32| {
+            let key = key(packet);
+            sizes.estimate(key.canonical(Key4::BYTES)).packets.unwrap().value as u64
+        };
+        (0..PACKETS).map(weight).collect()
+    }
+
+    fn key(packet: u32) -> Key4 {
+        bytemuck::cast(packet.to_be_bytes())
+    }
+
+    /// With the same random numbers, both sample the same packets with the same weights.
+    #[test]
+    fn before_headers_and_behind_them_the_same_packets_are_drawn() {
+        println!("seed 3");
+        for (accelerator, parameters) in [
+            ("uniform", "sample=100"),
+            ("uniform", "sample=1"),
+            ("skipper", "epsilon=0.05,delta=0.1"),
+        ] {
+            let (mut behind, seed) = exact(accelerator, parameters, "summary");
+            let keys: Vec<_> = (0..PACKETS).map(key).collect();
+            let mut batch = Batch::new();
+            for keys in keys.chunks(BATCH_PACKETS) {
+                batch.fill(keys, 64);
+                behind.ingest(&mut batch);
+            }
+            behind.settle();
+            let (mut before, _) = exact(accelerator, parameters, "headers");
+            let mut sampler = HeaderSampler::new(before.header_rate().unwrap(), seed);
+            let (mut at, mut read) = (0, 0);
+            while at + sampler.ahead() < PACKETS.into() {
+                at += sampler.ahead();
+                assert!(sampler.pass(sampler.ahead()));
+                let mut batch = Batch::new();
+                batch.push(key(at as u32), 64, 0);
+                batch.weigh(sampler.weight() as u32);
+                before.ingest(&mut batch);
+                (at, read) = (at + 1, read + 1);
+                sampler.take();
+            }
+            before.passed_over(u64::from(PACKETS) - read, sampler.weight());
+            before.settle();
+            assert_eq!(weights(&*behind), weights(&*before), "{accelerator} {parameters}");
+        }
     }
 }

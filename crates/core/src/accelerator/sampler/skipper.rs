@@ -1,16 +1,16 @@
 //! Skipper: a sample that is large enough from the first packet on.
 //!
 //! Paper: Ben Basat, Einziger, Friedman et al., "Skipper: black-box acceleration of measurement
-//! algorithms in software switches", sections III, IV and VII. Packet number N is taken with the
-//! probability 1/⌈N/Γ⌉, so that all are until a sample will do, and then ever fewer. The least Γ for
-//! which Chernoff's bound holds is ⌈3 ε⁻² ln(2/δ)⌉; the paper has ln(1/(2δ)) there, with which fewer
-//! packets are taken and bounds are wider. By bytes it is the byte number N, and then the rest of its
-//! packet. The draw is renewed where the probability changes, which geometric draws do not mind.
+//! algorithms in software switches", sections III, IV and VII. Packet number N is sampled with
+//! probability 1/⌈N/Γ⌉: all packets until a sample suffices, then ever fewer. The smallest Γ for
+//! which Chernoff's bound holds is ⌈3 ε⁻² ln(2/δ)⌉. The paper has ln(1/(2δ)) instead, which samples
+//! fewer packets and makes bounds wider. By bytes, byte number N is sampled, followed by the rest
+//! of its packet. The draw is repeated when the probability changes, which is correct because
+//! geometric draws are memoryless.
 
 use super::super::{Accelerate, AcceleratorInfo, headers};
 use super::levels::Leveled;
-use super::norm::{Norm, OWN};
-use super::rate::Steps;
+use super::rate::{Norm, OWN, Steps};
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
 use crate::key::FlowKey;
@@ -18,30 +18,30 @@ use crate::summary::{
     Ability, BuildError, BuildErrorKind, Laws, Options, Parameter, Parameters, Setting, Summary,
 };
 
-/// What is off, and the chance that more is, as shares.
+/// Defaults: the error as a share of the total, and the probability of more.
 const EPSILON: f64 = 0.01;
 const DELTA: f64 = 0.01;
 
 const CHERNOFF: &str = "chernoff";
 const PAPER: &str = "paper";
 
-/// Skipper, as the catalog has it.
+/// The Skipper accelerator.
 ///
-/// Cost: a draw for each packet taken, of which there are Γ (ln(N/Γ) + 2) at most on average; others
-/// cost nothing but a share of their batch, of which by bytes the lengths are summed up. Sizes are off
-/// by ε N at most, with the chance δ for more, and less for flows that are small: their bounds say how
-/// much. The weight that it passes on may exceed N by a share ε, so the `epsilon` of the summary behind
-/// it is divided by 1 + ε (section IV).
+/// Cost: a random draw for each sampled packet, at most Γ (ln(N/Γ) + 2) on average. Other packets
+/// cost only their share of the batch and, by bytes, of summing the lengths. The error of a size is
+/// at most ε N, except with probability δ, and smaller for small flows, as their bounds show. The
+/// weight that it passes on may exceed N by a share ε, so the `epsilon` of the summary behind it is
+/// divided by 1 + ε (section IV).
 pub struct Skipper;
 
-/// What its parameters ask for: errors that are a share of the total, or of L2.
+/// The parameters: an error as a share of the total, or of L2.
 enum Asked {
     L1(Share),
     L2(Norm),
 }
 
 impl Asked {
-    /// For keys of so many bits.
+    /// Reads the parameters, for keys of `bits` bits.
     fn new(parameters: &Parameters, bits: usize) -> Result<Self, BuildError> {
         if parameters.get("l2").is_some() {
             return Ok(Self::L2(Norm::new(parameters, bits)?));
@@ -58,10 +58,10 @@ impl Asked {
     }
 }
 
-/// Why there is no norm to go by.
+/// The refusal of `l2` before a summary without rows.
 const NO_ROWS: &str = "l2 needs a sketch with rows of counters right behind it";
 
-/// An error that is a share of the total.
+/// An error as a share of the total.
 #[derive(Clone, Copy)]
 struct Share {
     epsilon: f64,
@@ -93,7 +93,7 @@ impl Share {
         ]
     }
 
-    /// Γ: packets, or bytes, from one change of the probability to the next.
+    /// Γ: packets or bytes from one change of the probability to the next.
     fn step(self) -> u64 {
         let ratio = if self.gamma == PAPER { 0.5 / self.delta } else { 2.0 / self.delta };
         (3.0 / self.epsilon.powi(2) * ratio.ln()).ceil().max(1.0) as u64
@@ -185,7 +185,7 @@ impl Accelerate for Skipper {
     }
 
     fn inflation(parameters: &Parameters) -> Result<f64, BuildError> {
-        // Errors that are a share of the norm add up as they are.
+        // Errors as a share of the norm add up without inflation.
         Ok(match Asked::new(parameters, 64)? {
             Asked::L1(asked) => 1.0 + asked.epsilon,
             Asked::L2(_) => 1.0,

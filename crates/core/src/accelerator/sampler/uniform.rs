@@ -1,8 +1,8 @@
-//! Uniform sampling: one packet in so many, whatever it is.
+//! Uniform sampling: a random sample of one packet in N.
 //!
-//! What routers do, with the random sampling of Duffield, Lund, Thorup, "Estimating flow distributions
-//! from sampled flow statistics" (SIGCOMM 2003), §2: right on average, and far off for small flows and
-//! in short epochs.
+//! As in routers, with the random sampling of Duffield, Lund, Thorup, "Estimating flow
+//! distributions from sampled flow statistics" (SIGCOMM 2003), §2. Sizes are unbiased, but have
+//! large relative errors for small flows and in short epochs.
 
 use super::super::{Accelerate, AcceleratorInfo, headers};
 use super::rate::Steps;
@@ -12,17 +12,18 @@ use crate::key::FlowKey;
 use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
 use crate::terms::Measure;
 
-/// A common rate of routers on fast links.
+/// Default N: a common rate of routers on fast links.
 const SAMPLE: u64 = 100;
 
-/// Chance that a size is not within its bounds.
+/// Probability that a size is outside its bounds.
 const DELTA: f64 = 0.01;
 
-/// Uniform sampling, as the catalog has it.
+/// The uniform sampling accelerator.
 ///
-/// Cost: a draw for each packet taken; a packet that is not costs nothing but a share of its batch, of
-/// which by bytes the lengths are summed up. A flow of f packets is off by √(2 n f ln(2/δ)) at most
-/// and some more where that is more than f; by bytes, by the same times the root of the longest packet.
+/// Cost: a random draw for each sampled packet. Other packets cost only their share of the batch
+/// and, by bytes, of summing the lengths. The error of a flow of f packets is at most √(2 n f
+/// ln(2/δ)), and somewhat more where that exceeds f; by bytes, it grows by the square root of the
+/// longest packet.
 pub struct Uniform;
 
 fn sample(parameters: &Parameters) -> Result<u64, BuildError> {

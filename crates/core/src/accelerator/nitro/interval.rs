@@ -1,48 +1,49 @@
-//! How few of the packets a row takes: one in a number that may change as packets come.
+//! The sampling interval of a row: it takes one packet in a number that may change over time.
 
 use crate::accelerator::headers;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::{BuildError, BuildErrorKind, Parameters, Setting};
 use crate::terms::Measure;
 
-/// Rows of batches after which a pace that may change is looked at again: packets, or the sums that
-/// reach it as one.
+/// Rows of batches from one check of a variable interval to the next. A row is a packet, or a sum
+/// of packets.
 const WINDOW: u64 = 10_000;
 
-/// One packet in as many as come within 1.6 µs is taken, 0.625 million a second.
+/// Nanoseconds for each sampled packet at line rate: 0.625 million samples a second.
 const NS_A_PACKET: u64 = 1600;
 
-/// One in so many at least, unless asked otherwise.
+/// Default intervals.
 const FIXED: u64 = 100;
 const LINE_RATE: u64 = 1 << 7;
 
-/// The least `p` is one in this number.
+/// The largest interval: the smallest `p` is one over this number.
 const MOST: u64 = 1 << 16;
 
-/// The error that convergence is tested for, as a share of L2.
+/// Default error that convergence is tested for, as a share of L2.
 const EPSILON: f64 = 0.05;
 
 const MODES: &[&str] = &["fixed", "line-rate", "correct"];
 
-/// When the number changes.
+/// When the interval changes.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Mode {
     /// Never.
     Fixed,
     /// With the rate of the packets.
     LineRate,
-    /// Likewise, once L2 is large enough for samples to be as good as all packets.
+    /// With the rate of the packets, once L2 is large enough for samples to be as accurate as all
+    /// packets.
     Correct,
 }
 
-/// What was asked for.
+/// The parameters.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub(super) mode: Mode,
-    /// One packet in so many at least.
+    /// The largest interval.
     pub(super) most: u64,
     pub(super) epsilon: f64,
-    /// Whether the meter draws the packets that a row takes, before headers are read.
+    /// Whether the meter samples before headers are read.
     pub(super) headers: bool,
 }
 
@@ -56,7 +57,7 @@ impl Asked {
         let asked = one_in(parameters)?;
         let most = match mode {
             Mode::Fixed => asked.unwrap_or(FIXED),
-            // The largest power of two within.
+            // The largest power of two up to it.
             _ => 1 << asked.unwrap_or(LINE_RATE).ilog2(),
         };
         let epsilon = parameters.fraction("epsilon")?.unwrap_or(EPSILON);
@@ -64,7 +65,7 @@ impl Asked {
         Ok(Self { mode, most, epsilon, headers })
     }
 
-    /// Refuses to decide before headers by what only packets tell.
+    /// Refuses sampling before headers in the modes that adapt to packets.
     pub(super) fn check(self) -> Result<(), BuildError> {
         if !self.headers || self.mode == Mode::Fixed {
             return Ok(());
@@ -79,12 +80,12 @@ impl Asked {
         1.0 / self.most as f64
     }
 
-    /// Whether all packets are taken always.
+    /// Whether all packets are always taken.
     pub(super) fn takes_all(self) -> bool {
         self.most == 1
     }
 
-    /// Whether a sketch has a pace for each of its levels, if it has levels.
+    /// Whether each level of the sketch has its own interval, given whether it has levels.
     pub(super) fn by_levels(self, has_levels: bool) -> bool {
         has_levels && self.mode != Mode::Fixed && !self.takes_all()
     }
@@ -102,8 +103,8 @@ impl Asked {
         settings
     }
 
-    /// L2² from which on samples err by ε L2 no more often than all packets would, of packets whose
-    /// weights are 1 at most.
+    /// The L2² from which on the error of a sample exceeds ε L2 no more often than that of all
+    /// packets does, for packets of weight at most 1.
     pub(super) fn convergence(self) -> f64 {
         let (epsilon, p) = (self.epsilon, self.p());
         121.0 * (1.0 + epsilon * p.sqrt()) * epsilon.powi(-4) * p.powi(-2)
@@ -124,22 +125,22 @@ fn one_in(parameters: &Parameters) -> Result<Option<u64>, BuildError> {
     }
 }
 
-/// How many packets one is taken of now.
-pub(super) struct Pace {
+/// The current sampling interval.
+pub(super) struct Interval {
     asked: Asked,
-    /// Windows from one test of convergence to the next: a test reads each cell, of which there are no
-    /// more than rows in between.
+    /// Windows from one convergence test to the next: a test reads every cell, so at least as many
+    /// rows come in between.
     tested_every: u64,
     pub(super) one_in: u64,
-    /// Rows so far, up to the last one asked about. What comes as a sum costs as much as a packet, and
-    /// tells no more about when it came.
+    /// Number of rows so far. A sum counts as one row: it costs as much as a packet, and says no
+    /// more about times.
     pub(super) seen: u64,
     /// The time of the first packet of the window.
     since_ns: i64,
     converged: bool,
 }
 
-impl Pace {
+impl Interval {
     pub(super) fn new(asked: Asked, cells: usize) -> Self {
         let one_in = if asked.mode == Mode::Fixed { asked.most } else { 1 };
         let tested_every = (cells as u64).div_ceil(WINDOW);
@@ -150,7 +151,7 @@ impl Pace {
         self.asked
     }
 
-    /// The row, counted from 1, after which the pace may be another.
+    /// The number of the row, counted from 1, after which the interval may change.
     #[inline(always)]
     pub(super) fn until(&self) -> u64 {
         match self.asked.mode {
@@ -159,13 +160,13 @@ impl Pace {
         }
     }
 
-    /// Takes note of when the first packet came.
+    /// Records the time of the first packet.
     pub(super) fn begin(&mut self, time_ns: i64) {
         self.since_ns = time_ns;
     }
 
-    /// One packet in how many is taken from here on, a window having ended at this time. L2², as the
-    /// sketch tells it, and the largest weight of a packet say whether it converged.
+    /// Ends a window at a time, and returns the next interval. The sketch's L2² and the largest
+    /// weight of a packet determine convergence.
     pub(super) fn turn(
         &mut self,
         time_ns: i64,
@@ -173,7 +174,7 @@ impl Pace {
         largest: u64,
     ) -> u64 {
         let windows = self.seen / WINDOW;
-        // The first window has a packet less than gaps between packets.
+        // The first window has one gap fewer than packets.
         let packets = if windows == 1 { WINDOW - 1 } else { WINDOW };
         let passed_ns = time_ns.saturating_sub(self.since_ns);
         self.since_ns = time_ns;
@@ -188,18 +189,18 @@ impl Pace {
             return 1;
         }
         match u64::try_from(passed_ns) {
-            // Nobody says when the packets came.
+            // Packets without times.
             _ if time_ns == 0 => 1,
             Ok(passed_ns @ 1..) => {
                 let one_in = (packets * NS_A_PACKET).div_ceil(passed_ns).next_power_of_two();
                 one_in.min(self.asked.most)
             }
-            // A clock that stands, or goes back, tells nothing.
+            // A clock that stands still or goes back says nothing about the rate.
             _ => self.one_in,
         }
     }
 
-    /// Goes back to the first state.
+    /// Returns to the initial state.
     pub(super) fn clear(&mut self) {
         self.next_epoch();
         self.since_ns = 0;
@@ -208,7 +209,7 @@ impl Pace {
         }
     }
 
-    /// Begins anew, at the rate of now.
+    /// Begins an epoch, at the current interval.
     pub(super) fn next_epoch(&mut self) {
         (self.seen, self.converged) = (0, false);
         if self.asked.mode == Mode::Correct {
@@ -246,34 +247,34 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn pace(pairs: &[(&str, &str)]) -> Pace {
+    fn interval(pairs: &[(&str, &str)]) -> Interval {
         let parameters = Parameters::new(pairs.iter().copied());
-        Pace::new(Asked::new(&parameters).unwrap(), 25_000)
+        Interval::new(Asked::new(&parameters).unwrap(), 25_000)
     }
 
-    /// One in how many at each window of packets that come at these distances.
-    fn windows(pace: &mut Pace, gaps_ns: &[i64], squared_l2: f64) -> Vec<u64> {
+    /// The intervals after windows of packets with these gaps.
+    fn windows(interval: &mut Interval, gaps_ns: &[i64], squared_l2: f64) -> Vec<u64> {
         let mut time_ns = 1_000_000_000;
-        pace.begin(time_ns);
+        interval.begin(time_ns);
         time_ns -= gaps_ns[0];
         let turn = |gap_ns: &i64| {
             time_ns += gap_ns * WINDOW.cast_signed();
-            pace.seen = pace.until();
-            pace.one_in = pace.turn(time_ns, || squared_l2, 1);
-            pace.one_in
+            interval.seen = interval.until();
+            interval.one_in = interval.turn(time_ns, || squared_l2, 1);
+            interval.one_in
         };
         gaps_ns.iter().map(turn).collect()
     }
 
     #[test]
     fn the_line_rate_decides() {
-        let mut line_rate = pace(&[("mode", "line-rate")]);
+        let mut line_rate = interval(&[("mode", "line-rate")]);
         assert_eq!((line_rate.one_in, line_rate.until()), (1, 10_000));
-        // 40 million packets a second, 10 million, 0.6 million, 100 million; a clock that stands, and
-        // one that goes back.
+        // 40 million packets a second, 10 million, 0.6 million, 100 million; a clock that stands
+        // still, and one that goes back.
         let gaps = [25, 25, 100, 1650, 10, 0, -5, 100];
         assert_eq!(windows(&mut line_rate, &gaps, 0.0), [64, 64, 16, 1, 128, 128, 128, 16]);
-        let mut bounded = pace(&[("mode", "line-rate"), ("p", "0.03")]);
+        let mut bounded = interval(&[("mode", "line-rate"), ("p", "0.03")]);
         assert_eq!(windows(&mut bounded, &[10, 100, 200], 0.0), [32, 16, 8]);
         bounded.next_epoch();
         assert_eq!((bounded.one_in, bounded.until()), (8, 10_000));
@@ -281,21 +282,21 @@ mod tests {
 
     #[test]
     fn without_times_nothing_is_left_out() {
-        let mut line_rate = pace(&[("mode", "line-rate")]);
+        let mut line_rate = interval(&[("mode", "line-rate")]);
         line_rate.begin(0);
         line_rate.seen = line_rate.until();
         assert_eq!(line_rate.turn(0, || 0.0, 1), 1);
     }
 
-    /// Tests are due when there were as many packets as cells: at each third window.
+    /// Tests are due after as many packets as cells: at every third window.
     #[test]
     fn it_converges_before_it_samples() {
         let asked = [("mode", "correct"), ("epsilon", "0.1"), ("p", "0.25")];
         let least = 121.0 * 1.05 * 1e4 * 16.0;
-        let mut correct = pace(&asked);
+        let mut correct = interval(&asked);
         assert!((correct.asked.convergence() / least - 1.0).abs() < 1e-9);
         assert_eq!(windows(&mut correct, &[25; 7], least * 0.99), [1; 7]);
-        let mut correct = pace(&asked);
+        let mut correct = interval(&asked);
         assert_eq!(windows(&mut correct, &[25; 4], least * 1.01), [1, 1, 4, 4]);
         correct.next_epoch();
         assert_eq!((correct.one_in, correct.converged), (1, false));
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn p_is_one_over_a_whole_number() {
         for (p, one_in) in [("0.01", 100), ("0.3", 3), ("1", 1), ("0.7", 1), ("1e-3", 1000)] {
-            assert_eq!(pace(&[("p", p)]).one_in, one_in, "{p}");
+            assert_eq!(interval(&[("p", p)]).one_in, one_in, "{p}");
         }
         for p in ["0", "1.5", "-1", "nan", "1e-9", "x"] {
             assert!(Asked::new(&Parameters::new([("p", p)])).is_err(), "{p}");
