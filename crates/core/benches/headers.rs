@@ -1,4 +1,4 @@
-//! Frames to five-tuples, a packet: the parser of this crate beside etherparse.
+//! Time of parsing frames to five-tuples, a packet: this crate's parser against etherparse.
 #![allow(missing_docs, reason = "the macros of criterion write undocumented functions")]
 #![expect(clippy::unwrap_used, reason = "frames are made once, before anything is measured")]
 
@@ -10,10 +10,10 @@ use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use flowgauge_core::key::{Extract, Key16, Key37, KeyKind};
 use flowgauge_core::packet::{Headers, LinkType, parse, parse_inner};
 
-/// Enough frames that no branch predictor learns them, few enough to stay in the cache.
+/// Too many frames for a branch predictor to learn, few enough to fit into the cache.
 const FRAMES: u32 = 4096;
 
-/// Frames of one kind, back to back as in a capture.
+/// Frames of one kind, contiguous as in a capture.
 struct Traffic {
     bytes: Vec<u8>,
     ends: Vec<(usize, usize)>,
@@ -65,7 +65,7 @@ fn vxlan(i: u32, out: &mut Vec<u8>) {
     ip.udp((i >> 16) as u16, 4789).write(out, &payload).unwrap();
 }
 
-/// Writes the keys of the frames to batches; how many there were.
+/// Writes the keys of the frames to batches; returns their number.
 fn keys(traffic: &Traffic, parse: impl Fn(LinkType, &[u8]) -> Headers) -> u64 {
     let mut batch = [Key16::zeroed(); 256];
     let mut batch6 = [Key37::zeroed(); 256];

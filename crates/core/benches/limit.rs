@@ -1,9 +1,8 @@
-//! What the traits cost: the summaries against hand-written loops that do the same work.
+//! The cost of the traits: summaries against hand-written loops that do the same work.
 //!
-//! Both sides take the same keys in the same batches, in turn, round by round, into tables that
-//! hold the same flows in as many buckets; the ratio is the median over the rounds of thread CPU
-//! time against thread CPU time. Prints one line for each summary and table size, and fails where
-//! a ratio is above the limit.
+//! Both sides take the same keys in the same batches, alternating by round, into tables of the same
+//! flows and number of buckets. The ratio is the median over the rounds of the ratio of thread CPU
+//! times. Prints one line for each summary and table size, and fails if a ratio is above the limit.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
@@ -136,7 +135,7 @@ fn compare(
         by_hand(words);
         (middle - start, thread_seconds() - middle)
     };
-    // Both get the flows in the same order, those that the packets leave out last.
+    // Both get the flows in the same order; flows without packets come last.
     round(packets, &packet_keys);
     round(&all, &all_keys);
     let times: Vec<_> = (0..ROUNDS).map(|_| round(packets, &packet_keys)).collect();
@@ -179,10 +178,10 @@ impl Bucket {
     }
 }
 
-/// Runs `visit` for each key with its number in the batch and its digest, the memory of `slots`
-/// being asked for `ahead` keys before, and `finish` after each batch.
+/// Runs `visit` for each key with its index in the batch and its digest, and `finish` after each
+/// batch. Prefetches `slots` by `ahead` keys.
 ///
-/// The batch is copied first: digesting keys right out of memory that is in no cache takes longer.
+/// The batch is copied first: digesting keys directly from uncached memory takes longer.
 macro_rules! digested {
     (
         $words:expr, $digester:expr, $slots:expr, $ahead:expr,
@@ -258,7 +257,7 @@ impl TableByHand {
     }
 }
 
-/// A counter array with its set of keys over half a thousandth of the packets so far, counted apart.
+/// A counter array with a separately counted set of keys over 1/2000 of the packets so far.
 struct ArrayByHand {
     counters: Zeroed<u32>,
     heavy: Vec<Option<(Words, u32)>>,

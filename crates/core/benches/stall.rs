@@ -1,10 +1,10 @@
-//! How long a batch of 256 packets takes at worst while a table grows to a million flows.
+//! The worst-case time of a batch of 256 packets while a table grows to a million flows.
 //!
-//! In thread CPU time, with the memory touched before. The kernel's timer ticks on the thread count, too:
-//! a loop of arithmetic shows how long they take. Each batch also has a median over all growths, in
-//! which ticks do not count: it is what the table itself takes. Prints one line for each table, and fails
-//! where the longest median is above the limit, or the 99.99th percentile is, unless that of the arithmetic
-//! is, too.
+//! Measured in thread CPU time, with the memory touched before. This includes timer ticks of the
+//! kernel, whose time a loop of arithmetic shows. The median of each batch over all growths
+//! excludes ticks: it is the time of the table itself. Prints one line for each table. Fails if the
+//! longest median is above the limit, or if the 99.99th percentile is, unless that of the
+//! arithmetic is too.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use std::fs;
@@ -17,7 +17,7 @@ use flowgauge_core::summary::{Options, Summary};
 use rustix::time::{ClockId, clock_gettime};
 
 const FLOWS: u64 = 1_000_000;
-/// Times that a table grows, so that ten batches took longer than the 99.99th percentile.
+/// Number of growths, such that ten batches exceed the 99.99th percentile.
 const GROWTHS: u64 = 26;
 const LIMIT_US: f64 = 50.0;
 
@@ -53,7 +53,7 @@ fn main() {
         }
         let mut times = Times::default();
         for _ in 0..GROWTHS {
-            // A table that was cleared twice is small again.
+            // Clearing a table twice makes it small again.
             table.clear();
             ingest(&mut *table, 0);
             table.clear();
@@ -65,7 +65,7 @@ fn main() {
     }
 }
 
-/// What batches took, in microseconds, and how often the core was taken away meanwhile.
+/// Times of batches in microseconds, and the number of involuntary context switches meanwhile.
 #[derive(Default)]
 struct Times {
     us: Vec<f64>,
@@ -73,7 +73,7 @@ struct Times {
 }
 
 impl Times {
-    /// Takes the times of a batch for each 256 flows.
+    /// Measures a batch for each 256 flows.
     fn take(&mut self, mut batch: impl FnMut(u64)) {
         let switches_before = switches();
         for number in 0..FLOWS / BATCH_PACKETS as u64 {
@@ -84,7 +84,7 @@ impl Times {
         self.switches += switches() - switches_before;
     }
 
-    /// Prints the times, and returns the longest median that a batch has over all growths, and the 99.99th
+    /// Prints the times. Returns the longest median of a batch over all growths, and the 99.99th
     /// percentile.
     fn tell(mut self, name: &str) -> (f64, f64) {
         let batches = self.us.len() / GROWTHS as usize;
@@ -115,7 +115,7 @@ fn seconds() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// Times that the kernel took the core away from this thread.
+/// Number of involuntary context switches of this thread.
 fn switches() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));

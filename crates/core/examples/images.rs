@@ -1,5 +1,5 @@
-//! Writes images of HyperLogLog and KLL into a folder, with what this library answers of each: for
-//! `tests/interop.sh`, which asks another library the same.
+//! Writes images of HyperLogLog and KLL into a folder, with this library's answers for each, which
+//! `tests/interop.sh` compares with another library's.
 //!
 //! Run with `cargo run -p flowgauge-core --example images FOLDER`.
 #![expect(clippy::unwrap_used, reason = "an example may stop at the first surprise")]
@@ -48,7 +48,7 @@ fn main() {
             writeln!(answers, "{name}\t{question}\t{answer:?}").unwrap();
         }
     };
-    // Few flows are a list, some a set, many are registers; a merged one estimates otherwise.
+    // Few flows are a list, some a set, many are registers; merged registers use another estimator.
     for flows in [0, 5, 300, 2_000, 100_000] {
         let mut summary = filled("hyperloglog", &[], 0, flows);
         for kind in ["counted", "merged"] {

@@ -1,4 +1,4 @@
-//! Keys: their names, masks and fields, and how they are made from packets.
+//! Keys: their names, masks, fields and extraction from packets.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,7 +18,7 @@ const fn flow([source, destination]: [&'static str; 2]) -> Flow {
     [source, destination, source, "4660", "443", "6", "4094", "SYN+ACK", mac, other, mac]
 }
 
-/// What the frames say beside.
+/// The extras of the frames.
 const EXTRAS: Extras =
     Extras { macs: [2, 0, 0, 0, 0, 10, 2, 0, 0, 0, 0, 11], vlan: 4094, tcp_flags: 0x12 };
 
@@ -42,7 +42,7 @@ fn packet6(ports: Ports) -> Ip<32> {
     Ip { addresses, protocol: 6, ports }
 }
 
-/// Every set of fields that makes a key.
+/// Every set of fields that is a valid key.
 fn every_kind() -> impl Iterator<Item = KeyKind> {
     let set = |bits: usize| {
         let fields = (0..11).filter(|at| bits >> at & 1 == 1).map(|at| Field::ALL[at]);
@@ -53,8 +53,8 @@ fn every_kind() -> impl Iterator<Item = KeyKind> {
 
 #[test]
 fn fields_stand_together_where_they_fit_and_agree() {
-    // All sets of the eight fields of one end but for those with too many MAC addresses, and of the five
-    // that have no end with one of both.
+    // All sets of the eight fields of one end, except those with too many MAC addresses; and all
+    // sets of the five fields without an end, with one of `host` and `mac`.
     let has_mac = |kind: &KeyKind| kind.has(Field::SourceMac) || kind.has(Field::DestinationMac);
     let kinds: Vec<_> = every_kind().collect();
     assert_eq!(kinds.iter().filter(|kind| !kind.is_either() && !has_mac(kind)).count(), 127);
@@ -148,7 +148,7 @@ fn canonical_bytes_are_in_network_order() {
     assert_eq!(bytes(KeyKind::FIVE_TUPLE).as_bytes(), five_tuple);
 }
 
-/// Addresses at the begin, numbers at the end, and zeros up to a length that keys have.
+/// Addresses at the start, numbers at the end, and zeros between, up to a possible key length.
 #[test]
 fn combinations_are_padded_between_addresses_and_numbers() {
     let long6 = |source: &str, rest: &[u8]| {
@@ -376,7 +376,7 @@ fn flows_are_masked_and_take_fields_in_any_order() {
     assert_eq!(none.as_bytes(), [0; 8]);
 }
 
-/// The lower endpoint stands first, by what its prefix keeps of it: the key is that of both directions.
+/// The lower endpoint comes first, compared after masking: both directions have the same key.
 #[test]
 fn both_directions_are_one_conversation() {
     let packet = |[source, destination]: [(u8, u16); 2]| {
@@ -386,7 +386,7 @@ fn both_directions_are_one_conversation() {
     let (low, high) = ((1, 5000), (9, 80));
     for (text, expected) in [
         ("conversation", [10, 0, 0, 1, 10, 0, 0, 9, 0x13, 0x88, 0, 80, 6]),
-        // Of equal addresses, the port decides.
+        // With equal addresses, the port decides.
         ("conversation/24", [10, 0, 0, 0, 10, 0, 0, 0, 0, 80, 0x13, 0x88, 6]),
     ] {
         let spec = spec(text);

@@ -1,4 +1,4 @@
-//! Agg-Evict in front of everything that it goes before.
+//! Agg-Evict before every algorithm that it can precede.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,8 +25,8 @@ fn options(by: Measure) -> Options {
     Options { by, ..Options::new(256 << 10, 1) }
 }
 
-/// Sizes of all flows in both measures, and of one that is none, are within the bounds as often as
-/// these say: of 701 flows 5 % more outside are six standard errors and more.
+/// Sizes of all flows in both measures, and of an absent flow, are within the bounds as often as
+/// these say: of 701 flows, 5 % more outside are at least six standard errors.
 pub(super) fn bounds_hold(
     info: &Info,
     keys: &[Vec<u8>],
@@ -67,7 +67,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
         built = true;
         feed(&mut *plain, &packets, 256);
         let expected = encode(info, &options, &*plain);
-        // From a table that nearly every packet overflows to one that is never full.
+        // From a table in which nearly every packet evicts to one that is never full.
         for (rows, policy, tags, batch) in [
             ("1", "round-robin", "digest", 256),
             ("4", "lru", "digest", 7),
@@ -84,8 +84,8 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
             let mut summary = build::<K>(Some(accelerator), info.name, &options).unwrap();
             feed(&mut *summary, &packets, batch);
             bounds_hold(info, &keys, &packets, summary.answers());
-            // Bitmaps and sums are the same to the bit, but for the lists of heavy keys, which depend
-            // on when a key was seen.
+            // Bitmaps and sums are equal to the bit, except for the lists of heavy keys, which
+            // depend on when a key was seen.
             if info.laws.merge == Merge::Equal && plain.answers().candidates().is_none() {
                 let stored = encode(info, &options, &*summary);
                 assert!(stored == expected, "{}, {rows} rows, {policy}, {tags}", info.name);
@@ -99,7 +99,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
                     assert!(keys.iter().all(same), "{}, {rows} rows, {policy}", info.name);
                 }
             }
-            // Nothing is left of an epoch in the next, and batches of any size give the same.
+            // Nothing is left of an epoch in the next, and the batch size does not matter.
             summary.clear();
             feed(&mut *summary, &packets, 256);
             let again = encode(info, &options, &*summary);
@@ -113,7 +113,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
     built
 }
 
-/// All flows, where there is a list of them.
+/// All flows, where the summary lists them.
 fn flows(answers: &dyn Answers) -> Option<HashMap<Vec<u8>, (u64, u64)>> {
     let mut all = HashMap::new();
     answers.flows()?.for_each(&mut |flow, size| {
@@ -136,13 +136,13 @@ fn summaries_hold_what_they_would_without() {
     }
 }
 
-/// A table is what counts exactly: flows that share a tag take turns in one pair.
+/// A table counts exactly: flows with equal tags take turns in one pair.
 #[test]
 fn flows_of_one_tag_are_told_apart() {
     let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
     let mut seen = HashMap::new();
     let mut of_digest = Vec::new();
-    // Some 10 of 300,000² / 2 pairs share 32 bits; tags are 16 of them.
+    // About 10 of 300,000² / 2 pairs agree in 32 bits; tags are 16 of these.
     for number in 0u64..300_000 {
         let key = Key8::from_canonical(&number.to_be_bytes()).unwrap();
         if let Some(other) = seen.insert(key.digest(&digester) as u32, key) {
@@ -162,7 +162,7 @@ fn flows_of_one_tag_are_told_apart() {
     }
 }
 
-/// Each two of these flows are counted by themselves.
+/// Any two of these flows are counted separately.
 fn told_apart(policy: &str, tags: &str, collisions: &[[Key8; 2]]) {
     let parameters = Parameters::new([("rows", "1"), ("policy", policy), ("tags", tags)]);
     let accelerator = (NAME, parameters);
@@ -190,8 +190,8 @@ fn told_apart(policy: &str, tags: &str, collisions: &[[Key8; 2]]) {
     }
 }
 
-/// The remainder of the exclusive or of a key's words is its row: what meets there shares 16 pairs, and
-/// what has another remainder does not.
+/// The row of a key is the remainder of the XOR of its words. Flows with equal remainders share 16
+/// pairs; flows with other remainders do not.
 #[test]
 fn the_papers_tags_choose_rows_by_their_remainder() {
     let flows = |step: u32| (0..6000).map(move |i| i % 17 * step);
@@ -199,7 +199,7 @@ fn the_papers_tags_choose_rows_by_their_remainder() {
         let parameters = [("rows", "2000"), ("tags", "xor")];
         passed_on(&parameters, flows(step).map(u32::to_le_bytes)).len()
     };
-    // 17 flows, in turn: one too many for a row.
+    // 17 flows in turn: one too many for a row.
     assert_eq!((passed(2000), passed(2001)), (6000, 17));
     let refused = catalog::build_accelerated::<Key4>(
         &[(NAME.to_owned(), Parameters::new([("rows", "2000")]))],
@@ -209,7 +209,7 @@ fn the_papers_tags_choose_rows_by_their_remainder() {
     assert!(refused.err().unwrap().to_string().contains("any number with tags=xor"));
 }
 
-/// The flow of all zeros, whose pair looks empty, is a flow like any other.
+/// The flow of all zeros, whose pair looks empty, is counted like any other.
 #[test]
 fn the_zero_key_is_counted() {
     let accelerator = (NAME, Parameters::new([("rows", "1")]));
@@ -223,7 +223,7 @@ fn the_zero_key_is_counted() {
     assert_eq!(flows.values().map(|(packets, _)| packets).sum::<u64>(), 4000);
 }
 
-/// A summary that writes down what reaches it.
+/// A summary that records its input.
 pub(super) struct Log(pub(super) Arc<Mutex<Vec<(u32, u32)>>>);
 
 impl Answers for Log {}
@@ -255,7 +255,7 @@ impl Summary<Key4> for Log {
     }
 }
 
-/// What reaches the summary of packets with these keys, as numbers, and their packets.
+/// The rows that reach the summary for packets with these keys: keys as numbers, and packets.
 fn passed_on(parameters: &[(&str, &str)], keys: impl Iterator<Item = [u8; 4]>) -> Vec<(u32, u32)> {
     let log = Arc::default();
     let mut options = Options::new(1 << 20, 1).with(parameters.iter().copied());
@@ -276,17 +276,17 @@ fn passed_on(parameters: &[(&str, &str)], keys: impl Iterator<Item = [u8; 4]>) -
     log.clone()
 }
 
-/// The same of these flows, through one row.
+/// The same for these flows, with a table of one row.
 fn through_a_row(policy: &str, flows: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     passed_on(&[("rows", "1"), ("policy", policy)], flows.map(|flow| key4(flow).to_be_bytes()))
 }
 
-/// A flow that is in every second packet never leaves a row that drops the least recent, leaves once a
-/// turn where all pairs take turns, and as often by chance.
+/// A flow in every second packet is never evicted by `lru`, once in each turn by `round-robin`, and
+/// as often on average by `random`.
 #[test]
 fn the_policies_drop_whom_they_say() {
     let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
-    // A flow of the same fingerprint would take the pair of the other.
+    // A flow with the same tag would take the other's pair.
     let fingerprint = |flow| key::<Key4>(flow).digest(&digester) as u16;
     let others: Vec<u32> =
         (1..).filter(|i| fingerprint(*i) != fingerprint(0xffff_ffff)).take(1600).collect();
@@ -299,12 +299,13 @@ fn the_policies_drop_whom_they_say() {
     assert_eq!(hot("lru"), 1);
     let turns = hot("round-robin");
     assert!((90..=110).contains(&turns), "{turns}");
-    // Each of 1,600 flows takes its place with a chance of one in 16: 100, with a deviation of 10.
+    // Each of 1,600 flows evicts it with probability 1/16: 100 on average, with a standard
+    // deviation of 10.
     let by_chance = hot("random");
     assert!((60..=140).contains(&by_chance) && by_chance != turns, "{by_chance}");
 }
 
-/// A pair counts 16 bits; a sum that has to leave for that is followed by another.
+/// A pair counts packets in 16 bits. A sum that is evicted for that is followed by another.
 #[test]
 fn a_flow_of_many_packets_leaves_in_parts() {
     let rows = through_a_row("round-robin", std::iter::repeat_n(7, 200_000));
@@ -312,7 +313,7 @@ fn a_flow_of_many_packets_leaves_in_parts() {
     assert_eq!(parts, [65_535, 65_535, 65_535, 3395]);
 }
 
-/// The number that stands in the key of a flow.
+/// The number in the key of a flow.
 fn key4(flow: u32) -> u32 {
     u32::from_be_bytes(key::<Key4>(flow).canonical(Key4::BYTES).try_into().unwrap())
 }
@@ -335,7 +336,7 @@ fn what_it_would_change_is_refused_with_what_it_goes_before() {
     assert_eq!(refusal("count-min", None), "");
 }
 
-/// Its memory is a part of the memory given.
+/// Its memory is part of the given memory.
 #[test]
 fn it_stays_within_the_memory() {
     for bytes in [64 << 10, 1 << 20, 16 << 20] {
@@ -355,8 +356,8 @@ fn it_stays_within_the_memory() {
     }
 }
 
-/// The draws of `policy=random` follow from the seed. Space-Saving keeps what it got in an order of its own,
-/// so that another order of evictions shows.
+/// The draws of `policy=random` depend only on the seed. Space-Saving's contents depend on the
+/// order of its input, so another order of evictions shows.
 #[test]
 fn random_evictions_repeat_under_a_seed() {
     let packets = packets(6000, FLOWS, 5);

@@ -1,4 +1,4 @@
-//! FlowRegulator in front of all tables; how far it errs is asked beside InstaMeasure.
+//! FlowRegulator before all tables. Its error is tested together with InstaMeasure's.
 
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
@@ -17,7 +17,7 @@ fn small() -> (&'static str, Parameters) {
     (NAME, Parameters::new([("sketch", 512)]))
 }
 
-/// Who is listed, with what is said of them.
+/// The listed flows with their sizes.
 fn listed(answers: &dyn Answers) -> Vec<(Vec<u8>, String)> {
     let mut all = Vec::new();
     answers.candidates().unwrap().for_each(&mut |key, size| {
@@ -27,7 +27,7 @@ fn listed(answers: &dyn Answers) -> Vec<(Vec<u8>, String)> {
     all
 }
 
-/// With one seed the same packets are let through, whatever the key and the table.
+/// With one seed, the same packets are let through for any key and table.
 fn says_what_insta_measure_does<K: FlowKey>() {
     let stream = packets(20_000, 300, 5);
     let options = Options::new(BYTES, 1);
@@ -59,7 +59,7 @@ fn a_table_behind_it_is_insta_measure() {
     says_what_insta_measure_does::<Key37>();
 }
 
-/// Sums of what was let through are no less than that.
+/// Sizes are at least the number of packets let through.
 #[test]
 fn an_aggregator_behind_it_changes_nothing() {
     let stream = packets(20_000, 300, 5);
@@ -84,7 +84,7 @@ fn an_aggregator_behind_it_changes_nothing() {
     }
 }
 
-/// What is held back belongs to the epoch that it came in; the next one is like the first.
+/// Packets that are held back belong to their epoch; the next epoch is like the first.
 #[test]
 fn an_epoch_begins_without_packets() {
     let stream = packets(20_000, 300, 5);
@@ -125,7 +125,7 @@ fn what_is_no_table_is_refused_with_the_reason() {
     let distinct = refusal(&[NAME], "linear-table", Some(("state", "distinct")));
     assert!(distinct.contains("it does not accept weighted updates"), "{distinct}");
     assert_eq!(refusal(&[NAME], "linear-table", Some(("state", "ewma"))), "");
-    // Behind it the order of packets matters, whatever the table.
+    // Behind it the order of packets matters, for any table.
     let before = refusal(&["agg-evict", NAME], "linear-table", None);
     assert!(
         before.contains("agg-evict cannot stand before flow-regulator: it depends on the order"),
@@ -148,7 +148,7 @@ fn what_is_no_table_is_refused_with_the_reason() {
     }
 }
 
-/// Any byte of what was stored may be another: it is refused, or used without harm.
+/// With any byte changed, the stored form is refused, or decodes without harm.
 #[test]
 fn no_bytes_do_harm() {
     let options = Options::new(BYTES, 1).with([("buckets", 64)]);

@@ -1,4 +1,4 @@
-//! UnivMon, each of whose levels is a sample of its own.
+//! UnivMon with a separate sample in each level.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use flowgauge_core::terms::Measure;
 use super::stream::key;
 use super::zipf::Zipf;
 
-/// Samplers that keep few of the packets of the first levels, and all of the last ones. Of bytes each is a unit
-/// of Skipper's sample, so that the last levels have the fewer packets.
+/// Samplers that keep few packets of the first levels, and all of the last ones. By bytes, each
+/// byte is a unit of Skipper's sample, so the last levels get fewer packets.
 fn samplers(by: Measure) -> [(&'static str, Parameters); 3] {
     let [of_total, of_norm] = match by {
         Measure::Packets => ["0.1", "0.5"],
@@ -25,7 +25,7 @@ fn samplers(by: Measure) -> [(&'static str, Parameters); 3] {
     ]
 }
 
-/// A packet in 50 ns, of a length that its flow does not have alone.
+/// A packet every 50 ns, with lengths that vary within flows.
 fn feed(summary: &mut dyn Summary<Key4>, flows: &[u32]) {
     let (mut batch, mut time_ns) = (Batch::new(), 1_000_000_000);
     for (chunk, first) in flows.chunks(BATCH_PACKETS).zip((0..).step_by(BATCH_PACKETS)) {
@@ -77,9 +77,9 @@ fn truths(weights: &BTreeMap<u32, f64>) -> [f64; 2] {
     [weights.len() as f64, weights.values().map(|weight| weight * weight.log2()).sum()]
 }
 
-/// On flat and on skewed traffic, by packets and by bytes, with 16 seeds of two sums each: of bounds that hold
-/// in 95 of 100 cases fewer than 26 of 32 hold one time in 600, and so once in 50 of such tests. Alone
-/// UnivMon is off by 3 % of the flows and by 1 to 3 % of the entropy.
+/// On flat and on skewed traffic, by packets and by bytes, with 16 seeds of two sums each. Bounds
+/// with confidence 95 % hold in fewer than 26 of 32 cases one time in 600, which is once in 50 such
+/// tests. The error of UnivMon alone is 3 % of the flows and 1 to 3 % of the entropy.
 #[test]
 fn sums_over_all_flows_stay_known() {
     const SEEDS: u64 = 16;
@@ -114,7 +114,7 @@ fn sums_over_all_flows_stay_known() {
     }
 }
 
-/// Before any level has more packets than its sample needs, nothing differs from UnivMon alone.
+/// Before any level has more packets than its sample needs, the result equals UnivMon alone.
 #[test]
 fn what_is_not_sampled_is_univmon() {
     let flows: Vec<u32> = Zipf::new(10_000, 1.0, 3).take(50_000).collect();
@@ -129,8 +129,8 @@ fn what_is_not_sampled_is_univmon() {
     }
 }
 
-/// Of 400 flows that are asked for by their keys no more are beyond their bounds than these allow, and
-/// of those that are listed, no more are below. The bounds are by Chebyshev's inequality: far fewer are.
+/// Of 400 queried flows, no more are outside their bounds than these allow; of the listed flows, no
+/// more are below. The bounds are by Chebyshev's inequality, so far fewer are.
 #[test]
 fn sizes_are_within_their_bounds() {
     let flows: Vec<u32> = Zipf::new(100_000, 1.1, 9).take(400_000).collect();
@@ -151,7 +151,7 @@ fn sizes_are_within_their_bounds() {
                     confidence += size.confidence.unwrap();
                     asked += 1;
                 }
-                // What is listed was chosen for its luck, which lower bounds allow for.
+                // The sample favors listed flows, which lower bounds allow for.
                 summary.answers().candidates().unwrap().for_each(&mut |flow, size| {
                     let &[last, first, second, third] = flow.as_bytes() else { panic!("{flow:?}") };
                     let flow = u32::from_be_bytes([first, second, third, last]);
@@ -167,7 +167,7 @@ fn sizes_are_within_their_bounds() {
     }
 }
 
-/// Two halves of a stream, merged: bounds hold that add up the errors of both.
+/// Two merged halves of a stream: the bounds add up the errors of both, and hold.
 #[test]
 fn halves_are_merged() {
     let flows: Vec<u32> = Zipf::new(300_000, 1.0, 5).take(600_000).collect();
@@ -186,12 +186,12 @@ fn halves_are_merged() {
             }
         }
         println!("{sampler:?}: {held} of 32");
-        // At 95 of 100 fewer than 26 hold one time in 600.
+        // With confidence 95 %, fewer than 26 hold one time in 600.
         assert!(held >= 26, "{held} of 32");
     }
 }
 
-/// Where a sample is drawn before headers no level is known, and sums are not told.
+/// Sampling before headers does not know levels, so sums are not answered.
 #[test]
 fn one_rate_for_all_levels_tells_no_sums() {
     for (name, parameters) in [

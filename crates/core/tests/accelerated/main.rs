@@ -1,4 +1,4 @@
-//! What accelerators must not change, and how samplers err.
+//! Accelerators: the results that they must not change, and the errors of samplers.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
@@ -8,14 +8,11 @@ mod flow_regulator;
 mod levels;
 mod nitro;
 mod nitro_error;
-mod norm;
-mod rows;
 mod sampler;
 mod skipper;
 #[allow(unreachable_pub, dead_code, reason = "the law tests use more of it")]
 #[path = "../laws/stream.rs"]
 mod stream;
-mod uniform;
 #[path = "../support/zipf.rs"]
 mod zipf;
 

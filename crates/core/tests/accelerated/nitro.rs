@@ -1,4 +1,5 @@
-//! What `NitroSketch` keeps of a sketch, and when it samples.
+//! `NitroSketch`: what it preserves of a sketch, and when it samples. And sketches that take
+//! packets into single rows.
 
 use flowgauge_core::accelerator::{Accelerate, NitroSketch};
 use flowgauge_core::batch::Batch;
@@ -25,7 +26,7 @@ fn options(by: Measure, parameters: &[(&str, &str)]) -> Options {
     Options { by, ..Options::new(256 << 10, 1).with(parameters.iter().copied()) }
 }
 
-/// Small enough for convergence to be tested at each window.
+/// Small enough that convergence is tested in each window.
 fn small(name: &str) -> Vec<(&'static str, &'static str)> {
     let mut parameters = vec![("rows", "4"), ("columns", "1024")];
     if name == "univmon" {
@@ -34,7 +35,7 @@ fn small(name: &str) -> Vec<(&'static str, &'static str)> {
     parameters
 }
 
-/// Packets at these distances in time, a batch at a time.
+/// Ingests packets with these gaps in time, in batches.
 fn feed_timed(summary: &mut dyn Summary<Key4>, packets: &[Packet], gap_ns: i64, batch: usize) {
     let (mut columns, mut time_ns) = (Batch::new(), 1_000_000_000);
     for chunk in packets.chunks(batch) {
@@ -48,7 +49,7 @@ fn feed_timed(summary: &mut dyn Summary<Key4>, packets: &[Packet], gap_ns: i64, 
     summary.settle();
 }
 
-/// Of how many packets one was taken, or of fewer: the unit of the cells is one less.
+/// The largest interval: the unit of the cells plus one.
 fn one_in(summary: &dyn Summary<Key4>) -> u64 {
     let cells = summary.answers().cells().unwrap();
     let mut numbers = vec![0.0; cells.len()];
@@ -95,8 +96,8 @@ fn samples_of_rows_are_what_they_say() {
     }
 }
 
-/// Whatever the mode: batches of any size give the same, what is stored goes on alike, and a cleared
-/// summary is new.
+/// In any mode, the batch size does not matter, a decoded summary continues identically, and a
+/// cleared summary is like a new one.
 #[test]
 fn modes_are_what_they_say() {
     let stream = packets(45_000, FLOWS, 5);
@@ -141,7 +142,7 @@ fn modes_are_what_they_say() {
     }
 }
 
-/// The stored form without what the accelerator says of itself: the payload's end.
+/// The stored form of the sketch alone: the end of the payload.
 fn payload(stored: &[u8]) -> &[u8] {
     let is_length = |at: &usize| {
         let length = u64::from_le_bytes(stored[at - 8..*at].try_into().unwrap());
@@ -169,7 +170,7 @@ fn is_the_plain_sketch(info: &Info, by: Measure, mode: &[(&str, &str)], packets:
     }
 }
 
-/// All packets are no sample: it is the sketch, to the bit. So it is until it converges.
+/// With p = 1, and until convergence, the sketch is unchanged to the bit.
 #[test]
 fn without_a_sample_it_is_the_plain_sketch() {
     let stream = packets(45_000, FLOWS, 7);
@@ -190,7 +191,7 @@ fn without_a_sample_it_is_the_plain_sketch() {
     assert!(sampled.answers().weight_logs(Measure::Packets).is_none());
 }
 
-/// At 40 million packets a second one in 64 is taken, at 10 million one in 16, at 0.6 all.
+/// The interval is 64 at 40 million packets a second, 16 at 10 million, and 1 at 0.6 million.
 #[test]
 fn the_rate_of_the_line_is_told_by_the_times() {
     let stream = packets(20_500, FLOWS, 1);
@@ -200,11 +201,11 @@ fn the_rate_of_the_line_is_told_by_the_times() {
             build::<Key4>(Some(nitro(&[("mode", "line-rate")])), "k-ary", &options).unwrap();
         feed_timed(&mut *summary, &stream, gap_ns, 64);
         assert_eq!(one_in(&*summary), expected, "{gap_ns} ns");
-        // The next epoch goes on at the rate of this one.
+        // The next epoch continues with the current interval.
         summary.next_epoch();
         feed_timed(&mut *summary, &stream[..100], gap_ns, 64);
         assert_eq!(one_in(&*summary), expected, "{gap_ns} ns");
-        // Packets without times, of streams that lie in memory, are all taken.
+        // Packets without times, from streams in memory, are all taken.
         summary.clear();
         let (mut batch, keys) = (Batch::new(), [key::<Key4>(1); 200]);
         for _ in 0..60 {
@@ -216,7 +217,7 @@ fn the_rate_of_the_line_is_told_by_the_times() {
     }
 }
 
-/// Rows that stand for several packets are sampled as that many.
+/// Rows that represent several packets are sampled as that many packets.
 #[test]
 fn sums_are_sampled() {
     let stream = packets(30_000, FLOWS, 9);
@@ -246,7 +247,7 @@ fn sums_are_sampled() {
     }
 }
 
-/// Bytes that nobody stored make a summary that works, or none.
+/// Forged bytes decode to a working summary, or to none.
 #[test]
 fn forged_bytes_do_no_harm() {
     let stream = packets(45_000, FLOWS, 5);
@@ -261,7 +262,7 @@ fn forged_bytes_do_no_harm() {
             let from = stored.len() - 4 - payload(&stored).len();
             let mut taken = 0;
             for _ in 0..200 {
-                // Mostly of what the accelerator says of itself, 73 bytes.
+                // Mostly in the 73 bytes of the accelerator's own state.
                 let mut forged = stored.clone();
                 for _ in 0..random.usize(1..4) {
                     let most = if random.bool() { 73 } else { payload(&stored).len() };
@@ -305,7 +306,102 @@ fn parameters_are_checked_and_the_bound_is_told() {
     let fixed = promise(&[]);
     assert!(fixed.contains("one packet in 100;") && fixed.contains("320000 columns"), "{fixed}");
     let correct = promise(&[("mode", "correct"), ("p", "0.01")]);
-    // 11 · 400 · 64, and as much times √(1 + 0.05/8).
+    // 11 · 400 · 64, and the same times √(1 + 0.05/8).
     assert!(correct.contains("281600 columns") && correct.contains("282479"), "{correct}");
     assert_eq!(promise(&[("p", "1")]), "");
+}
+
+/// Adds each packet to each row separately.
+fn feed_rows(summary: &mut dyn Summary<Key16>, by: Measure, packets: &[Packet]) {
+    let rows = summary.rows().unwrap();
+    let (mut batch, mut of, mut total) = (Batch::new(), Vec::new(), 0);
+    for packet in packets {
+        total += if by == Measure::Packets { 1 } else { u64::from(packet.bytes) };
+        for row in 0..rows.rows() {
+            batch.push(key(packet.flow), packet.bytes, 0);
+            of.push(row as u8);
+        }
+        if batch.len() + rows.rows() > 256 {
+            rows.ingest_rows(&mut batch, &of);
+            batch.clear();
+            of.clear();
+        }
+    }
+    rows.ingest_rows(&mut batch, &of);
+    rows.sampled_from(total, 0);
+}
+
+fn sketches() -> [(&'static str, Vec<(&'static str, &'static str)>); 8] {
+    let wide = vec![("rows", "4"), ("columns", "65536"), ("candidates", "0")];
+    // Columns that need several words of the digest.
+    let deep = vec![("rows", "11"), ("columns", "1024"), ("candidates", "0")];
+    [
+        ("count-min", wide.clone()),
+        ("count-min", deep.clone()),
+        ("count-sketch", wide.clone()),
+        ("count-sketch", deep.clone()),
+        ("k-ary", wide),
+        ("k-ary", deep),
+        ("univmon", vec![("levels", "4"), ("rows", "4"), ("columns", "1024"), ("top", "512")]),
+        ("univmon", vec![("levels", "3"), ("rows", "9"), ("columns", "512"), ("top", "512")]),
+    ]
+}
+
+/// Adding packets to all rows one by one equals adding them to all rows at once.
+#[test]
+fn all_rows_are_the_whole() {
+    let stream = packets(10_000, FLOWS, 3);
+    for by in [Measure::Packets, Measure::Bytes] {
+        for (name, parameters) in sketches() {
+            let options = Options { by, ..Options::new(1 << 20, 1).with(parameters) };
+            let info = catalog::info(name).unwrap();
+            let mut plain = build::<Key16>(None, name, &options).unwrap();
+            feed(&mut *plain, &stream, 256);
+            let mut summary = build::<Key16>(None, name, &options).unwrap();
+            feed_rows(&mut *summary, by, &stream);
+            if name == "univmon" {
+                // Its heaps keep the estimate from when the key got its place.
+                let cells = |summary: &dyn Summary<Key16>| {
+                    let cells = summary.answers().cells().unwrap();
+                    let mut numbers = vec![0.0; cells.len()];
+                    cells.read(&mut numbers);
+                    numbers
+                };
+                assert!(cells(&*plain) == cells(&*summary));
+                assert_eq!(plain.answers().cardinality(), summary.answers().cardinality());
+            } else {
+                let [plain, summary] = [&plain, &summary].map(|s| encode(info, &options, &**s));
+                assert!(plain == summary, "{name} {by:?}");
+            }
+        }
+    }
+}
+
+/// L2² is known within the error of 1024 columns: √(8/1024) in at least half of the rows.
+#[test]
+fn the_squares_are_known() {
+    let stream = packets(10_000, FLOWS, 3);
+    for (name, parameters) in sketches() {
+        let options = Options::new(1 << 20, 1).with(parameters);
+        let mut summary = build::<Key16>(None, name, &options).unwrap();
+        feed(&mut *summary, &stream, 256);
+        let mut sizes = vec![0.0f64; FLOWS as usize];
+        for packet in &stream {
+            sizes[packet.flow as usize] += 1.0;
+        }
+        let truth: f64 = sizes.iter().map(|size| size * size).sum();
+        let found = summary.rows().unwrap().squared_l2();
+        assert!((found / truth - 1.0).abs() < 0.1, "{name}: {found} {truth}");
+    }
+}
+
+/// Only sketches with rows of independent counters can be sampled by row.
+#[test]
+fn other_summaries_have_no_such_rows() {
+    for info in catalog::ALGORITHMS {
+        let Some(mut summary) = build::<Key16>(None, info.name, &Options::new(1 << 20, 1)) else {
+            continue;
+        };
+        assert_eq!(summary.rows().is_some(), info.laws.rows, "{}", info.name);
+    }
 }

@@ -1,4 +1,4 @@
-//! How the estimates of `NitroSketch` err.
+//! The errors of `NitroSketch`.
 
 use std::env;
 
@@ -35,17 +35,17 @@ fn estimate(summary: &dyn Summary<Key4>, flow: u32) -> Estimate {
     size.packets.or(size.bytes).unwrap()
 }
 
-/// Flows of so many packets, in turns.
+/// Flows of these numbers of packets, in turns.
 fn flows_of(sizes: &[u32]) -> Vec<Key4> {
     let most = sizes.iter().copied().max().unwrap_or(0);
     let turn = |n: u32| (0..).zip(sizes).filter(move |(_, size)| **size > n).map(|(i, _)| key(i));
     (0..most).flat_map(turn).collect()
 }
 
-/// The means of 1,000 seeds are within 3 standard errors, of one row and of the median of four, where
-/// a row takes 10 packets of a flow or more on average: of 63 means one is beyond in 6 sets of seeds,
-/// of which this is none. The median of four is a little low: at p = 0.01 by 4 to 17 packets of 1,000 to
-/// 20,000, within what 1,000 seeds can tell.
+/// The means over 1,000 seeds are within 3 standard errors, for one row and for the median of four,
+/// where a row samples at least 10 packets of a flow on average. Of 63 means, one is outside in 6
+/// sets of seeds; this set has none. The median of four is slightly low: at p = 0.01 by 4 to 17
+/// packets of 1,000 to 20,000, which 1,000 seeds cannot resolve.
 #[test]
 fn sizes_are_right_on_average() {
     for (p, variance) in [("0.5", 1.0), ("0.1", 9.0), ("0.01", 99.0)] {
@@ -88,8 +88,8 @@ fn sizes_are_right_on_average() {
     }
 }
 
-/// The variance of a row is that of what collides, (L2² - f² + (n - 1) N)/w, and (n - 1) f of its own:
-/// the squares of 1,000 errors are as large, within 4 standard errors.
+/// The variance of a row is that of collisions, (L2² - f² + (n - 1) N)/w, plus its own, (n - 1) f.
+/// The mean square of 1,000 errors agrees within 4 standard errors.
 #[test]
 fn errors_are_as_large_as_they_should_be() {
     let (flow, size, others) = (20_000, 1000.0, 20_000);
@@ -112,7 +112,8 @@ fn errors_are_as_large_as_they_should_be() {
     }
 }
 
-/// Of 400 flows of a skewed stream, bounds hold as often as they say, and are of use for large ones.
+/// For 400 flows of a skewed stream, bounds hold as often as they say, and are tight for large
+/// flows.
 #[test]
 fn bounds_hold_as_often_as_they_say() {
     let flows = 20_000;
@@ -142,7 +143,7 @@ fn bounds_hold_as_often_as_they_say() {
     }
 }
 
-/// Bounds of small flows hold, also where few rows took a packet.
+/// Bounds of small flows hold, even where few rows sampled a packet.
 #[test]
 fn small_flows_are_within_their_bounds() {
     let sizes = [1, 3, 10, 30, 100, 300, 1000, 3000];
@@ -162,14 +163,14 @@ fn small_flows_are_within_their_bounds() {
                     assert!(size.high >= 500.0 * each, "{size:?}");
                 }
             }
-            // One in twenty at most, and by Chebyshev's inequality far fewer: 4 standard errors of
-            // that are 38.
+            // At most one in twenty, and by Chebyshev's inequality far fewer. 4 standard errors are
+            // 38.
             assert!(outside.iter().all(|outside| *outside <= 20), "{name}: {outside:?} of {seeds}");
         }
     }
 }
 
-/// What is listed is the luckiest of many small flows: its lower bound says so.
+/// The sample favors some of many small flows; the lower bound of a listed flow allows for that.
 #[test]
 fn listed_flows_are_above_their_lower_bounds() {
     for (name, parameters) in [
@@ -192,8 +193,8 @@ fn listed_flows_are_above_their_lower_bounds() {
     }
 }
 
-/// Every flow is within 5 % of L2 where the paper says so: p = 0.01, as many columns, L2 large enough.
-/// Of each flow's chance to be further off, 1 - δ with five rows is what is promised; none is.
+/// Every flow is within 5 % of L2 under the paper's conditions: p = 0.01, enough columns, L2 large
+/// enough. With five rows, each flow may be further off with probability δ; none is.
 #[test]
 fn after_convergence_errors_are_a_share_of_l2() {
     let columns = f64::ceil(8.0 / (0.05 * 0.05) / 0.01);
@@ -208,7 +209,7 @@ fn after_convergence_errors_are_a_share_of_l2() {
     assert!(l2 >= columns, "{l2}");
     for name in ["count-sketch", "k-ary", "count-min"] {
         for seed in 0..if long() { 16 } else { 2 } {
-            // The power of two below is less than what is asked for.
+            // The next lower power of two is less than the given interval.
             let parameters = [("rows", "5"), ("columns", "262144"), ("candidates", "0")];
             let options = Options::new(32 << 20, seed).with(parameters);
             let mut summary = build(Some(nitro(&[("p", "0.01")])), name, &options).unwrap();
@@ -221,7 +222,7 @@ fn after_convergence_errors_are_a_share_of_l2() {
     }
 }
 
-/// A scan of many ports, or of many flows, leaves the error of the large flows what it was.
+/// A scan of many ports, or of many flows, does not change the error of large flows.
 #[test]
 fn many_flows_do_not_grow_the_error() {
     let (heavy, size) = (100, 20_000);
@@ -255,12 +256,12 @@ fn many_flows_do_not_grow_the_error() {
         });
         let errors: Vec<f64> = errors.collect();
         println!("{name}: {errors:.4?}");
-        // A row is off by 7 %, as the median of four by half as much.
+        // The error of a row is 7 %; that of the median of four is half of it.
         assert!(errors[1] < 0.05 && errors[1] < 1.25 * errors[0], "{name}: {errors:?}");
     }
 }
 
-/// Hands keys over without settling.
+/// Ingests keys without settling.
 fn feed_only(summary: &mut dyn Summary<Key4>, keys: &[Key4]) {
     let mut batch = Batch::new();
     for keys in keys.chunks(BATCH_PACKETS) {
@@ -269,9 +270,9 @@ fn feed_only(summary: &mut dyn Summary<Key4>, keys: &[Key4]) {
     }
 }
 
-/// With `mode=correct` at 5 % all packets are counted until L2² passes 121 (1 + ε √p)/(ε⁴ p²), some 70,000
-/// squared here, and flows are off by less than ε L2 from then on; 4 seeds, of which none has a flow of
-/// the 100 largest beyond, where one time in 4 is allowed for a row.
+/// With `mode=correct` at 5 %, all packets are counted until L2² exceeds 121 (1 + ε √p)/(ε⁴ p²),
+/// here about 70,000². From then on errors are below ε L2. In none of 4 seeds does one of the 100
+/// largest flows exceed it, where a row may do so one time in 4.
 #[test]
 fn it_is_correct_before_it_samples_and_after() {
     let (mut worst, mut converged) = (0.0f64, Vec::new());
@@ -314,14 +315,14 @@ fn it_is_correct_before_it_samples_and_after() {
     }
     println!("{worst:.4} L2 at most; converged at {converged:?}");
     let least = (121.0 * (1.0 + 0.05 * 0.25) * 160_000.0 * 256.0f64).sqrt();
-    // The test is due each 660,000 packets, of as many cells, and is made by the sketch's own L2.
+    // The test is due every 660,000 packets, the number of cells, and uses the sketch's own L2.
     for (number, norm) in converged {
         assert!(norm > 0.95 * least && number >= 6, "{number} {norm} {least}");
     }
     assert!(worst <= 0.05, "{worst}");
 }
 
-/// Half of the cells of two epochs are the cells of half of both, with bounds that hold.
+/// The mean of the cells of two epochs answers half the sum of both, with bounds that hold.
 #[test]
 fn changes_are_read_from_sampled_cells() {
     for name in ["count-min", "count-sketch", "k-ary", "univmon"] {
@@ -344,7 +345,7 @@ fn changes_are_read_from_sampled_cells() {
             for (flow, truth) in [(0, 2500.0), (1, 165.0), (2, 250.0), (3, 0.0)] {
                 let size = cells.estimate(&half, key::<Key4>(flow).canonical(Key4::BYTES));
                 outside[0] += u32::from(!(size.low..=size.high).contains(&truth));
-                // The median of four rows of which each is off by √(19 t / 2): three times that.
+                // Three times √(19 t / 2), the error of one of four rows.
                 let allowed = 3.0 * f64::sqrt(9.5 * truth + 400.0);
                 outside[1] += u32::from((size.value - truth).abs() > allowed);
             }

@@ -1,4 +1,4 @@
-//! What the lanes take of frames, on every instruction set, beside what the parser says of each.
+//! The batches of a batcher, on every instruction set, against the parser's result for each frame.
 
 use flowgauge_core::any::BatchMut;
 use flowgauge_core::batch::BATCH_PACKETS;
@@ -64,7 +64,7 @@ impl Taken {
     }
 }
 
-/// Frames that are common ones, or nearly so.
+/// Common frames, and nearly common ones.
 fn seeds() -> Vec<(LinkType, Vec<u8>)> {
     let networks = [(0x0800, ipv4(6, &tcp())), (0x0800, ipv4(17, &udp(53, &[0; 8])))];
     let networks =
@@ -77,14 +77,14 @@ fn seeds() -> Vec<(LinkType, Vec<u8>)> {
         seeds.push(ethernet(0x8100, &tag(0x8100, &tagged)));
     }
     let mut seeds: Vec<_> = seeds.into_iter().map(|frame| (LinkType::ETHERNET, frame)).collect();
-    // Twice, since the others are uncommon.
+    // Twice, so that common frames are not too rare.
     seeds.extend(seeds.clone());
     seeds.extend(total::seeds());
     seeds
 }
 
-/// Puts frames into lanes, and into blocks that lanes take, in bursts of any length; each frame is a
-/// piece of memory of its own, with nothing behind it. Returns how many frames there were.
+/// Passes frames to a batcher, directly and in blocks, in bursts of any length. Each frame is a
+/// separate allocation, so that reads beyond it are found. Returns the number of frames.
 fn compare(bursts: usize, seed: u64) -> usize {
     println!("seed {seed}");
     let (seeds, mut random, mut compared, mut keyed) = (seeds(), Random(seed), 0, [0; 2]);

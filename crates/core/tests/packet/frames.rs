@@ -1,4 +1,4 @@
-//! Frames made by hand, inside out: each function puts a header in front of a payload.
+//! Handmade frames, from the inside out: each function prepends a header to a payload.
 
 use flowgauge_core::packet::{Headers, Ip, Ports};
 
@@ -18,7 +18,7 @@ pub(crate) fn ethernet(ether_type: u16, payload: &[u8]) -> Vec<u8> {
     put(&[2; 12], &put(&ether_type.to_be_bytes(), payload))
 }
 
-/// What stands behind an `EtherType` of VLAN.
+/// The bytes behind the `EtherType` of a VLAN tag.
 pub(crate) fn tag(ether_type: u16, payload: &[u8]) -> Vec<u8> {
     put(&[0x20, 7], &put(&ether_type.to_be_bytes(), payload))
 }
@@ -66,14 +66,14 @@ pub(crate) fn snap(ether_type: u16, payload: &[u8]) -> Vec<u8> {
     put(&[0xaa, 0xaa, 3, 0, 0, 0], &put(&ether_type.to_be_bytes(), payload))
 }
 
-/// What stands behind the `EtherType` of a session of `PPPoE`.
+/// The bytes behind the `EtherType` of a `PPPoE` session.
 pub(crate) fn pppoe(payload: &[u8]) -> Vec<u8> {
     let [high, low] = (payload.len() as u16).to_be_bytes();
     put(&[0x11, 0, 0, 7, high, low], payload)
 }
 
-/// An 802.11 frame with this frame control, and with a fourth address, QoS control and HT control where
-/// that says so.
+/// An 802.11 frame with this frame control, and with the fourth address, QoS control and HT control
+/// that it announces.
 pub(crate) fn wifi(control: [u8; 2], qos: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut header = [&control[..], &[2; 20], &[0x10, 0x32]].concat();
     if control[1] & 3 == 3 {
@@ -82,7 +82,7 @@ pub(crate) fn wifi(control: [u8; 2], qos: &[u8], payload: &[u8]) -> Vec<u8> {
     put(&put(&header, qos), payload)
 }
 
-/// Radiotap with the first word of fields and those that follow it, and padding to be skipped.
+/// A radiotap header with presence words, and padding to skip.
 pub(crate) fn radiotap(present: &[u32], fields: &[u8], padding: usize) -> Vec<u8> {
     let words: Vec<u8> = present.iter().flat_map(|word| word.to_le_bytes()).collect();
     let rest = [&words[..], fields, &vec![0; padding]].concat();
@@ -90,7 +90,7 @@ pub(crate) fn radiotap(present: &[u32], fields: &[u8], padding: usize) -> Vec<u8
     put(&[0, 0, low, high], &rest)
 }
 
-/// A packet that netfilter logged, of a family, with numbers in this order of bytes.
+/// A packet of an address family logged by netfilter, with numbers in this byte order.
 pub(crate) fn nflog(order: fn(u16) -> [u8; 2], family: u8, attributes: &[(u16, &[u8])]) -> Vec<u8> {
     let attribute = |(kind, value): &(u16, &[u8])| {
         let length = 4 + value.len();
@@ -109,7 +109,7 @@ pub(crate) fn packet_v6(protocol: u8, ports: Ports) -> Headers {
     Headers::V6(Ip { addresses: V6, protocol, ports })
 }
 
-/// Numbers that repeat from run to run.
+/// A reproducible random number generator.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -19,7 +19,7 @@ fn no_ports(layer: Layer, offset: u32, fault: Fault) -> Ports {
     Ports::Malformed(malformed(layer, offset, fault))
 }
 
-/// `packet` with other bytes from `at` on.
+/// `packet` with its bytes replaced from `at` on.
 fn with(mut packet: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     packet[at..at + bytes.len()].copy_from_slice(bytes);
     packet
@@ -107,7 +107,7 @@ fn ipv4_fragments() {
     for offset in [1, 0x2001, 0x1000, 0x1fff, 0x3fff] {
         assert_eq!(flags(offset), packet_v4(17, Ports::Absent));
     }
-    // Nothing behind the header is needed then.
+    // Then no bytes behind the header are needed.
     let last = with(ipv4(17, &[]), 6, &[0, 1]);
     assert_eq!(v4(&last), packet_v4(17, Ports::Absent));
 }
@@ -147,12 +147,12 @@ fn ipv6_extensions_are_passed() {
             assert_eq!(v6(&packet), packet_v6(17, PORTS));
         }
     }
-    // The length of AH counts four bytes, less two of them.
+    // The length of AH is in units of four bytes, minus 2.
     let authentication = put(&put(&[17, 4], &[0; 22]), &udp);
     assert_eq!(v6(&ipv6(51, &authentication)), packet_v6(17, PORTS));
     let all = extension(60, 0, &extension(43, 1, &extension(51, 0, &authentication)));
     assert_eq!(v6(&ipv6(0, &with(all, 24, &[51, 0]))), packet_v6(17, PORTS));
-    // Any other header is the protocol, whatever stands behind it.
+    // Any other header is the protocol, whatever follows it.
     for protocol in [50, 59, 135, 139, 140, 33, 136, 58] {
         for payload in [&udp[..], &[]] {
             let packet = ipv6(60, &extension(protocol, 0, payload));
@@ -203,7 +203,8 @@ fn ipv6_fragments() {
     assert_eq!(v6(&ipv6(44, &reserved_bits)), packet_v6(17, PORTS));
     let options = fragment(60, 0, &extension(17, 0, &udp));
     assert_eq!(v6(&ipv6(44, &options)), packet_v6(17, PORTS));
-    // A later one keeps the fragment header's next header, even where that is an extension.
+    // The protocol of a later fragment is the fragment header's next header, even if that is an
+    // extension header.
     for (next, offset) in [(17, 1), (17, 0x1fff), (60, 1), (58, 2), (44, 3)] {
         for payload in [&udp[..], &[]] {
             let packet = ipv6(44, &fragment(next, offset, payload));

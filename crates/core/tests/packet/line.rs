@@ -1,4 +1,4 @@
-//! Serial lines and what stands in for them: PPP, `PPPoE`, Cisco HDLC; and netfilter's log.
+//! Serial lines and their encapsulations (PPP, `PPPoE`, Cisco HDLC), and netfilter's log.
 
 use flowgauge_core::packet::{Layer, LinkType, NoKey, Ports, parse};
 
@@ -77,7 +77,7 @@ fn what_is_wrong_with_a_session() {
     assert_eq!(changed(14, 0x21), contradiction(Layer::Ppp, 14));
     assert_eq!(changed(14, 0x12), contradiction(Layer::Ppp, 14));
     assert_eq!(changed(15, 9), contradiction(Layer::Ppp, 14));
-    // Lengths that end the session within the headers.
+    // Lengths that end the session packet within the headers.
     assert_eq!(changed(19, 1), contradiction(Layer::Ppp, 20));
     assert_eq!(changed(19, 21), contradiction(Layer::Ipv4, 22));
     let ports = malformed(Layer::Transport, 42, flowgauge_core::packet::Fault::Contradiction);
@@ -129,7 +129,7 @@ fn packets_that_netfilter_logged() {
         let mut version = whole.clone();
         version[1] = 1;
         assert_eq!(parse(LinkType::NFLOG, &version), contradiction(Layer::Link, 0));
-        // An attribute that ends before its own header does, and a packet behind its attribute.
+        // An attribute that ends before its own header, and a packet that exceeds its attribute.
         let mut short = whole.clone();
         short[4..6].copy_from_slice(&order(3));
         assert_eq!(parse(LinkType::NFLOG, &short), contradiction(Layer::Link, 4));

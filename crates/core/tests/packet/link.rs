@@ -1,4 +1,4 @@
-//! Link types, tags, labels, and what has no key.
+//! Link types, VLAN tags, MPLS labels, and frames without a key.
 
 use flowgauge_core::packet::{Headers, Layer, LinkType, MAX_NESTED, NoKey, parse};
 
@@ -54,7 +54,7 @@ fn llc_carries_ip() {
         assert_eq!(ethernet(frame), cut(Layer::Link, 14));
     }
     assert_eq!(ethernet(&snap([0; 3], 0x0800, &v4())[..23]), cut(Layer::Ipv4, 22));
-    // The length of the frame ends the header of IP.
+    // The frame's length ends within the IP header.
     let mut short = snap([0; 3], 0x0800, &v4());
     short[13] = 27;
     assert_eq!(ethernet(&short), contradiction(Layer::Ipv4, 22));
@@ -122,7 +122,7 @@ fn sixteen_headers_are_followed() {
     let too_many = frame(0x8847, &labels(MAX_NESTED + 1));
     assert_eq!(ethernet(&too_many), contradiction(Layer::Mpls, 14 + 4 * 16));
 
-    // They count together.
+    // All nested headers count together.
     let mixed = |count: u8| frame(0x8100, &tag(0x8847, &labels(count)));
     assert_eq!(ethernet(&mixed(MAX_NESTED - 1)), packet_v4(17, PORTS));
     assert_eq!(ethernet(&mixed(MAX_NESTED)), contradiction(Layer::Mpls, 14 + 4 + 4 * 15));

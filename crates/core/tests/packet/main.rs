@@ -1,5 +1,5 @@
-//! The header parser: each clause of its contract on frames made by hand, its totality on frames
-//! made at random, and its answers beside those of another parser.
+//! The header parser: each clause of its contract on handmade frames, its totality on random
+//! frames, and its results against those of another parser.
 
 mod batcher;
 mod frames;
@@ -31,12 +31,12 @@ fn ethernet(frame: &[u8]) -> Headers {
     parse(LinkType::ETHERNET, frame)
 }
 
-/// An IPv4 packet of UDP to port 53.
+/// An IPv4 packet with UDP to port 53.
 fn v4() -> Vec<u8> {
     ipv4(17, &udp(53, &[]))
 }
 
-/// An IPv6 packet of TCP.
+/// An IPv6 packet with TCP.
 fn v6() -> Vec<u8> {
     ipv6(6, &tcp())
 }

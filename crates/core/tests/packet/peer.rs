@@ -1,12 +1,14 @@
-//! Beside etherparse: the same addresses, protocol and ports wherever both have a say.
+//! Comparison with etherparse: the same addresses, protocol and ports, wherever both define them.
 //!
-//! Left out, since the definitions differ:
+//! Left out, where the definitions differ:
 //! - MPLS, LLC, `PPPoE`, `FabricPath`, and more than three tags, which etherparse does not pass;
-//! - an IP version other than the `EtherType` says, which etherparse follows and here is malformed;
-//! - an IPv4 total length below the header, which etherparse takes for unknown unless it is 0;
+//! - an IP version other than the `EtherType` names, which etherparse accepts and this parser calls
+//!   malformed;
+//! - an IPv4 total length below the header length, which etherparse treats as unknown unless it is
+//!   0;
 //! - the ports of SCTP, of a first fragment, behind AH in IPv4 (which etherparse passes), and of a
-//!   TCP or UDP header that is cut or odd (of which here only the ports matter): of all these
-//!   etherparse has no ports, or other ones;
+//!   TCP or UDP header that is cut or odd (of which here only the ports matter): for all these
+//!   etherparse returns no ports, or others;
 //! - in IPv6, what follows an extension header that is cut behind its first eight bytes, a
 //!   hop-by-hop header that is not the first, an AH without length, or a non-first fragment that
 //!   begins with another extension header.
@@ -24,7 +26,7 @@ use proptest::test_runner::TestRunner;
 use crate::frames::{ethernet as frame, extension, ipv4, ipv6, put, tag, tcp, udp};
 use crate::{cut, ethernet};
 
-/// A header in front of the transport.
+/// A header in front of the transport header.
 #[derive(Clone, Copy, Debug)]
 enum Extension {
     Options(u8, u8),
@@ -113,7 +115,7 @@ fn mutants() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Whether the ports of both were compared.
+/// Compares both results; returns whether it compared ports.
 type Compared = bool;
 
 fn compare(frame: &[u8]) -> Compared {
@@ -233,7 +235,7 @@ proptest! {
     }
 }
 
-/// The comparison is worth nothing if it is left out for most frames.
+/// The comparison would be worthless if most frames were left out.
 #[test]
 fn most_sound_frames_are_compared() {
     let mut runner = TestRunner::deterministic();

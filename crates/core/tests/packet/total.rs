@@ -1,4 +1,4 @@
-//! Any bytes have an outcome, and it depends on the captured bytes only.
+//! The parser returns a result for any bytes, and it depends only on the captured bytes.
 
 use flowgauge_core::packet::{Fault, Headers, LinkType, Ports, parse, parse_inner};
 
@@ -7,7 +7,7 @@ use crate::frames::{
     tag, tcp, udp, wifi,
 };
 
-/// The longest capture tried.
+/// The longest tested capture length.
 const SNAP: usize = 128;
 
 const LINKS: [LinkType; 20] = [
@@ -33,7 +33,7 @@ const LINKS: [LinkType; 20] = [
     LinkType(227),
 ];
 
-/// Frames that reach every header there is.
+/// Frames that cover every header.
 pub(crate) fn seeds() -> Vec<(LinkType, Vec<u8>)> {
     let v4 = ipv4(17, &udp(53, &[0; 8]));
     let v6 = ipv6(0, &extension(43, 0, &extension(60, 1, &extension(6, 0, &tcp()))));
@@ -104,7 +104,7 @@ pub(crate) fn frame(seeds: &[(LinkType, Vec<u8>)], random: &mut Random) -> (Link
         frame[at] = match random.below(3) {
             0 => random.byte(),
             1 => frame[at] ^ (1 << random.below(8)),
-            // Numbers that lead somewhere: extension headers, tunnels, tags, labels, versions.
+            // Numbers with a meaning: extension headers, tunnels, tags, labels, versions.
             _ => *[0, 1, 4, 6, 17, 41, 43, 44, 47, 51, 60, 0x45, 0x60, 0x81, 0x88, 0xff]
                 .get(random.below(16))
                 .unwrap_or(&0),
@@ -113,7 +113,7 @@ pub(crate) fn frame(seeds: &[(LinkType, Vec<u8>)], random: &mut Random) -> (Link
     (*link, frame)
 }
 
-/// Whether more captured bytes could still change the outcome.
+/// Whether more captured bytes could still change the result.
 fn is_cut(headers: &Headers) -> bool {
     let fault = match headers {
         Headers::NoKey(_) | Headers::Unread(_) => None,
@@ -131,7 +131,8 @@ fn fault(ports: Ports) -> Option<Fault> {
     }
 }
 
-/// Parses `frames` frames at every capture length, in both ways; the parses done.
+/// Parses `frames` frames at every capture length, with and without tunnels; returns the number of
+/// parses.
 fn parse_all(frames: usize, seed: u64) -> usize {
     println!("seed {seed}");
     let seeds = seeds();
@@ -144,7 +145,7 @@ fn parse_all(frames: usize, seed: u64) -> usize {
             for length in 0..=SNAP {
                 let headers = parse(link, &frame[..length]);
                 parses += 1;
-                // An outcome that was not for want of bytes is final.
+                // A result that did not lack bytes is final.
                 if let Some(shorter) = shorter
                     && !is_cut(&shorter)
                 {
@@ -153,7 +154,7 @@ fn parse_all(frames: usize, seed: u64) -> usize {
                 shorter = Some(headers);
             }
         }
-        // The same bytes with nothing behind them.
+        // The same bytes in an allocation that ends with them.
         let length = random.below(SNAP + 1);
         let exact = frame[..length].to_vec().into_boxed_slice();
         assert_eq!(parse(link, &exact), parse(link, &frame[..length]));

@@ -1,4 +1,4 @@
-//! Tunnels: which are followed, and what stands for itself.
+//! Tunnels: which are followed, and which packets are measured as they are.
 
 use flowgauge_core::packet::{
     Frame, Headers, Layer, LinkType, MAX_NESTED, Ports, Tunnels, parse, parse_inner,
@@ -17,7 +17,7 @@ fn inner(frame: &[u8]) -> Headers {
     parse_inner(LinkType::ETHERNET, frame)
 }
 
-/// Ethernet and an outer IPv4 header with other addresses than the inner one has.
+/// Ethernet and an outer IPv4 header with other addresses than the inner one.
 fn outer(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = ipv4(protocol, payload);
     packet[12..20].copy_from_slice(&[172, 16, 0, 1, 172, 16, 0, 2]);
@@ -50,7 +50,7 @@ fn v6() -> Vec<u8> {
     ipv6(6, &tcp())
 }
 
-/// Every tunnel, with the number of the outer protocol: as a carrier of IPv4.
+/// Every tunnel around an IPv4 packet, with the outer protocol number.
 fn carriers() -> Vec<(&'static str, u8, Carrier)> {
     vec![
         ("ip", 4, <[u8]>::to_vec),
@@ -95,7 +95,8 @@ fn tunnels_are_followed_to_ip() {
     }
 }
 
-/// The bytes that a frame counts each way, four more on the wire than captured.
+/// The bytes that a frame counts under each setting; it has four more bytes on the wire than
+/// captured.
 fn counted(frame: &[u8]) -> [u32; 3] {
     [Tunnels::Outer, Tunnels::Inner, Tunnels::InnerBytes].map(|tunnels| {
         let wire = frame.len() as u32 + 4;
@@ -118,7 +119,7 @@ fn inner_bytes_are_those_of_a_frame_without_the_tunnel() {
         let wire = nested.len() as u32 + 4;
         assert_eq!(counted(&nested), [wire, wire, alone], "{name}");
     }
-    // What carries no IP is whole, as what is no tunnel is.
+    // A tunnel without IP counts in full, like a packet without a tunnel.
     for other in [outer(17, &vxlan(&frame(0x0806, &[0; 28]))), frame(0x0800, &v4())] {
         assert_eq!(counted(&other), [other.len() as u32 + 4; 3]);
     }
@@ -146,7 +147,7 @@ fn tunnels_nest() {
 fn what_cannot_be_read_of_a_tunnel_is_malformed() {
     for (name, protocol, carrier) in carriers() {
         let tunnel = outer(protocol, &carrier(&v4()));
-        // Short of the inner ports, no cut has an inner key, and none the outer one's instead.
+        // A cut before the inner ports gives neither the inner key nor the outer one.
         let outer_ports = 14 + 20 + if protocol == 17 { 4 } else { 0 };
         for length in outer_ports..tunnel.len() - 8 {
             let cut = inner(&tunnel[..length]);
@@ -169,7 +170,7 @@ fn what_cannot_be_read_of_a_tunnel_is_malformed() {
     assert_eq!(inner(&endless), contradiction(Layer::Tunnel, 54));
 }
 
-/// Teredo's authentication, of an identifier of two bytes and a value of three.
+/// Teredo's authentication header, with an identifier of two bytes and a value of three.
 const AUTHENTICATION: [u8; 18] = [0, 1, 2, 3, 9, 9, 9, 9, 9, 8, 8, 8, 8, 8, 8, 8, 8, 0];
 const ORIGIN: [u8; 8] = [0, 0, 0x4f, 0x4f, 0xf5, 0xff, 0xff, 0xfe];
 
@@ -194,7 +195,7 @@ fn teredo_carries_ipv6() {
     let authenticated = outer(17, &udp(3544, &put(&AUTHENTICATION, &v6())));
     assert_eq!(inner(&authenticated[..59]), cut(Layer::Tunnel, 42));
     assert_eq!(inner(&authenticated[..60]), cut(Layer::Tunnel, 60));
-    // Indicators that are longer than the packet.
+    // Headers longer than the packet.
     let mut long = authenticated;
     long[44] = 200;
     assert_eq!(inner(&long), contradiction(Layer::Tunnel, 42));

@@ -23,14 +23,14 @@ fn bare(frame: &[u8]) -> Headers {
 
 #[test]
 fn data_frames_carry_ip() {
-    // In a cell without an access point, to one, from one, and between two; retried, more to come.
+    // Without an access point, to one, from one, and between two; retried, with more fragments.
     for flags in [0, 1, 2, 3, 9, 0x22] {
         assert_eq!(bare(&wifi([DATA, flags], &[], &v4())), packet_v4(17, PORTS));
         assert_eq!(bare(&wifi([QOS, flags], &[5, 0], &v4())), packet_v4(17, PORTS));
         assert_eq!(bare(&wifi([QOS, flags], &[5, 0], &v6())), packet_v6(6, PORTS));
         let throughput = wifi([QOS, flags | 0x80], &[5, 0, 1, 2, 3, 4], &v4());
         assert_eq!(bare(&throughput), packet_v4(17, PORTS));
-        // Without QoS the same flag is of strict order.
+        // Without QoS the same flag means strict order.
         assert_eq!(bare(&wifi([DATA, flags | 0x80], &[], &v4())), packet_v4(17, PORTS));
     }
     assert_eq!(bare(&wifi([DATA, 1], &[], &[0x42, 0x42, 3])), Headers::NoKey(NoKey::Llc));
@@ -87,7 +87,7 @@ fn radiotap_in_front() {
     assert_eq!(tapped(&[2], &[0x20], &padded), found);
     // A header that ends on a whole word has no padding.
     assert_eq!(tapped(&[2], &[0x20], &plain), found);
-    // The time stands on a multiple of eight bytes.
+    // The time field is aligned to eight bytes.
     assert_eq!(
         tapped(&[3], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x20], &padded),
         found
@@ -110,7 +110,7 @@ fn radiotap_in_front() {
     };
     assert_eq!(changed(0, 1), contradiction(Layer::Link, 0));
     assert_eq!(changed(2, 7), contradiction(Layer::Link, 0));
-    // Fields that the header has no room for: the flags, and another word of them.
+    // Fields beyond the header: the flags, and another presence word.
     assert_eq!(changed(2, 16), contradiction(Layer::Link, 16));
     assert_eq!(parse(&put(&radiotap(&[MORE], &[], 0), &plain)), contradiction(Layer::Link, 8));
 }

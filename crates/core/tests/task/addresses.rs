@@ -51,8 +51,8 @@ fn sums_agree_with_plain_counting() {
     check(12, case(keys), |case| compare(&case));
 }
 
-/// Where every address weighs the same, no bucket stands out; where one weighs nearly all, the floor is
-/// far above the others.
+/// With equal addresses no bucket stands out; with one dominant address the floor is far above the
+/// others.
 #[test]
 fn even_and_uneven_traffic_is_summed_up_alike() {
     for heavy in [1, 1_000_000] {

@@ -17,7 +17,7 @@ fn with_room(key_bytes: &[usize], flows: usize) -> TaskOptions {
     options
 }
 
-/// Forecasts in a map, for as many flows as arrive.
+/// An oracle: forecasts in a map without a size limit.
 #[derive(Default)]
 struct Oracle {
     epochs: usize,
@@ -60,7 +60,7 @@ impl Oracle {
     }
 }
 
-/// Several epochs of one kind of key.
+/// Several epochs with one kind of key.
 fn epochs() -> impl Strategy<Value = Vec<Case>> {
     case(any_key()).prop_flat_map(|first| {
         let tables = first.tables.iter().map(|(n, _)| table(first.key, *n)).collect::<Vec<_>>();
@@ -95,7 +95,7 @@ fn a_full_history_counts_what_it_lost_and_bounds_what_it_reports() {
     check(42, (epochs(), 0usize..30), |(epochs, room)| {
         let mut task = build("changes", &with_room(&lane_bytes(epochs[0].key), room));
         let reserved = task.history_bytes();
-        // The true averages, nothing forgotten, were there no untracked packets.
+        // The exact averages without forgetting, if there were no untracked packets.
         let mut truth: BTreeMap<CanonicalKey, f64> = BTreeMap::new();
         let mut before: BTreeMap<CanonicalKey, u64> = BTreeMap::new();
         for (epoch, case) in epochs.into_iter().map(without_untracked).enumerate() {
@@ -206,7 +206,7 @@ fn a_flow_that_vanishes_is_found_and_then_forgotten() {
     };
     assert_eq!(report(&[(1, 1000), (2, 50)]), (None, vec![], 0));
     assert_eq!(report(&[(2, 50)]), (Some(100.0), vec![(1, 1000.0, 1000.0, 0.0)], 0));
-    // It is still remembered, so a third flow finds no room.
+    // It is still in the history, so a third flow finds no room.
     let back = vec![(1, 0.0, 500.0, 0.0), (3, 0.0, 0.0, 300.0)];
     assert_eq!(report(&[(2, 50), (3, 300)]), (Some(100.0), back, 1));
     // 125, 62.5, … 0.49: then there is room again.

@@ -70,7 +70,8 @@ fn entropy_of_known_epochs() {
     assert_eq!(bits_of(one_lane([977])), (exactly(0.0), 0.0));
     assert_eq!(bits_of(one_lane([3; 1024])), (exactly(10.0), 1.0));
     assert_eq!(bits_of(one_lane([1 << 33, 1 << 33])), (exactly(1.0), 1.0));
-    // One packet beside 10⁹: H = log₂ N − (10⁹ log₂ 10⁹)/N ≈ (log₂ N + log₂ e)/N.
+    // A flow of one packet and one of 10⁹ packets: H = log₂ N − (10⁹ log₂ 10⁹)/N ≈ (log₂ N + log₂
+    // e)/N.
     let total = 1_000_000_001f64;
     let expected = (total.log2() + std::f64::consts::LOG2_E) / total;
     let (bits, _) = bits_of(one_lane([1_000_000_000, 1]));
@@ -94,7 +95,7 @@ fn size_distribution_has_a_bin_for_each_size() {
     });
 }
 
-/// The smallest size that at least the share `q` of all does not exceed.
+/// The smallest size that at least the share `q` of all flows does not exceed.
 fn nearest_rank(sizes: &[u64], q: f64) -> u64 {
     let mut sorted = sizes.to_vec();
     sorted.sort_unstable();
@@ -105,7 +106,7 @@ fn nearest_rank(sizes: &[u64], q: f64) -> u64 {
     sorted.iter().copied().find(|&size| enough(size)).unwrap()
 }
 
-/// The keys at which an eighth, two eighths, … of the weight is reached, in their order.
+/// The keys at which one eighth, two eighths, … of the weight are reached.
 fn cuts(weights: &BTreeMap<CanonicalKey, u64>) -> Vec<(f64, CanonicalKey)> {
     let total: u64 = weights.values().sum();
     let cut = |part: u64| {
@@ -136,7 +137,7 @@ fn quantiles_are_of_nearest_rank_and_keys_cut_equal_parts() {
             if untracked.packets == 0 {
                 assert_eq!((size.low, size.high), (size.value, size.value));
             } else if untracked.packets < 100 {
-                // Whatever the untracked packets were, the quantile lies within.
+                // The quantile is within its bounds for any untracked flows.
                 for flows in 1..=untracked.packets {
                     for each in [1, untracked.by(case.by) / flows, untracked.by(case.by)] {
                         let mut all = listed.clone();
@@ -150,7 +151,7 @@ fn quantiles_are_of_nearest_rank_and_keys_cut_equal_parts() {
     });
 }
 
-/// The quantiles of sizes that a summary of quantiles gives.
+/// The quantiles of sizes from a summary of quantiles.
 fn sizes_of(answers: &dyn Answers) -> Vec<(f64, Estimate)> {
     let lanes = [Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers }];
     let (by, keyed) = (Measure::Packets, Size { packets: 2, bytes: 128 });
@@ -187,7 +188,7 @@ fn gaps_may_be_as_long_as_time() {
     assert_eq!(quantile(&sizes, 1.0), (i64::MAX - 5) as f64);
 }
 
-/// What no packets could be, but stored bytes can say.
+/// Values that no packets could have, but stored bytes can.
 struct Endless;
 
 impl Answers for Endless {

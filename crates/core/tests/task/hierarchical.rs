@@ -21,7 +21,7 @@ fn levels(step: usize, bits: u8) -> Vec<u8> {
     levels
 }
 
-/// A prefix of each address that counts.
+/// A prefix of each address in the hierarchy.
 type Node = Vec<(Vec<u8>, u8)>;
 
 fn contains(node: &Node, flow: &[Vec<u8>]) -> bool {
@@ -35,7 +35,7 @@ fn is_below(node: &Node, above: &Node) -> bool {
         })
 }
 
-/// Judges every node after all longer ones.
+/// An oracle: decides every node after all longer ones.
 fn oracle(case: &Case, hierarchy: Hierarchy) -> Report {
     let threshold = case.threshold();
     let mut items = Vec::new();
@@ -115,7 +115,7 @@ fn with(fields: KeyKind) -> Vec<KeyKind> {
     every_kind().into_iter().filter(|kind| kind.has_all(fields)).collect()
 }
 
-/// The kinds that have an address.
+/// The kinds with an address.
 fn one() -> Vec<KeyKind> {
     [with(KeyKind::SOURCE), with(KeyKind::DESTINATION)].concat()
 }

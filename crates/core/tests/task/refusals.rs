@@ -1,4 +1,4 @@
-//! The registry, and what tasks refuse before anything runs.
+//! The registry, and the refusals of tasks before a run.
 
 use std::collections::BTreeSet;
 
@@ -59,14 +59,14 @@ fn check_accepts_the_keys_with_the_fields_that_a_task_needs() {
         for kind in every_kind().into_iter().chain([KeyKind::CONVERSATION]) {
             let lanes = lanes(kind, &table);
             let checked = task.check(Measure::Packets, &lanes);
-            // A conversation tells no source from a destination.
+            // A conversation does not distinguish source and destination.
             let ends = kind != KeyKind::CONVERSATION;
             let one = |address| kind.has_all(address) && kind != address && ends;
             let answered = match entry.name {
                 "findings" => kind == KeyKind::FIVE_TUPLE,
                 "top-sources" => one(KeyKind::SOURCE),
                 "top-destinations" => one(KeyKind::DESTINATION),
-                // A key with one address spreads only by a summary that counts its peers.
+                // For a key of one address, spread needs a summary that counts its peers.
                 "superspreaders" | "victims" => kind.has_all(KeyKind::PAIR) && ends,
                 "hierarchical" => kind.has_addresses() && ends,
                 _ => true,
@@ -104,7 +104,7 @@ fn refusals_name_what_would_answer() {
             assert!(names_table.contains("linear-table"), "{names_table}");
         }
     }
-    // Nothing is said to need a table that something else would answer as well.
+    // No error says that a table is needed where another summary would do.
     for (name, need) in [
         ("cardinality", "a summary that estimates the number of flows"),
         ("entropy", "a summary that estimates the sum of f log f"),

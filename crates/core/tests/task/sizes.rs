@@ -22,7 +22,7 @@ fn sorted(case: &Case) -> Vec<SizeItem> {
     items.into_iter().map(item).collect()
 }
 
-/// Flows of an exact list that no untracked one can outweigh.
+/// Listed flows that no untracked flow can exceed.
 fn certain(case: &Case, items: &[SizeItem]) -> u64 {
     let untracked = case.tables.iter().map(|(_, table)| table.untracked.by(case.by)).max();
     let least = untracked.unwrap_or(0) as f64;
@@ -113,7 +113,7 @@ fn candidates_answer_with_their_own_bounds() {
         share: packets as f64 / 200.0,
         seen: None,
     };
-    // Of flows 1 and 3 either may be the larger one.
+    // Flow 1 or flow 3 may be the larger one.
     for (name, selection, items, complete_to) in [
         ("top", Selection::Largest, vec![item(2, 70), item(1, 50)], 1),
         ("heavy-hitters", Selection::Over(50.0), vec![item(2, 70)], 1),
@@ -130,7 +130,7 @@ fn candidates_answer_with_their_own_bounds() {
     }
 }
 
-/// The head of a list is certain as far as neither what is behind nor what is not named may weigh more.
+/// The head of a list is certain as long as no later item and no unlisted flow can exceed it.
 #[test]
 fn a_list_is_certain_to_where_others_may_be_larger() {
     let key = |n: u8| CanonicalKey::new(&[10, 0, 0, n]);
@@ -150,7 +150,7 @@ fn a_list_is_certain_to_where_others_may_be_larger() {
             report => panic!("{report:?}"),
         }
     };
-    // Each is listed with one packet too many at most.
+    // Each is listed with at most one packet too many.
     let apart = [90, 70, 50, 30, 10];
     assert_eq!(complete_to(&apart, Some(0.0), 5), 5);
     assert_eq!(complete_to(&apart, Some(40.0), 5), 3);
@@ -159,7 +159,7 @@ fn a_list_is_certain_to_where_others_may_be_larger() {
     assert_eq!(complete_to(&apart, Some(69.5), 5), 1);
     assert_eq!(complete_to(&apart, Some(100.0), 5), 0);
     assert_eq!(complete_to(&apart, None, 5), 0);
-    // The first three may stand in another order, and so may the last of the list and the next.
+    // The first three may be in another order, and so may the last listed flow and the next one.
     assert_eq!(complete_to(&[90, 90, 90, 30, 30], Some(9.0), 5), 5);
     assert_eq!(complete_to(&[90, 90, 90, 30, 30], Some(9.0), 4), 3);
     assert_eq!(complete_to(&[90, 90, 90, 30, 30], Some(9.0), 2), 0);

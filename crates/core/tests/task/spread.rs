@@ -17,10 +17,10 @@ fn canonical(address: IpAddr) -> CanonicalKey {
     }
 }
 
-/// The fields of a peer that count.
+/// The fields of a peer that are compared.
 type Peer = (Option<IpAddr>, Option<u16>);
 
-/// Distinct peers by way of sets of fields.
+/// An oracle: distinct peers as sets of fields.
 fn oracle(case: &Case, victims: bool, more_than: u64, of: SpreadOf) -> Report {
     let mut items = Vec::new();
     for (_, table) in &case.tables {

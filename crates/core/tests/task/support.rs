@@ -1,4 +1,4 @@
-//! Lanes that hold their flows in plain lists, made at random from small universes.
+//! Random lanes with flows in plain lists, from small universes.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ pub fn check<T: Debug>(seed: u64, of: impl Strategy<Value = T>, property: impl F
     check_some(400, seed, of, property);
 }
 
-/// Runs a property on so many cases.
+/// Runs a property on `cases` cases.
 pub fn check_some<T: Debug>(
     cases: u32,
     seed: u64,
@@ -88,11 +88,11 @@ impl Flows for Table {
     }
 }
 
-/// A summary of packets alone that names some flows, with sizes a little too large.
+/// A summary that counts only packets and lists some flows, with slightly too large sizes.
 #[derive(Clone, Debug, Default)]
 pub struct Rough {
     pub flows: Vec<(CanonicalKey, u64)>,
-    /// What any other flow weighs at most.
+    /// Maximum weight of any other flow.
     pub unnamed: Option<f64>,
 }
 
@@ -199,7 +199,7 @@ pub fn build(name: &str, options: &TaskOptions) -> Box<dyn Task> {
     find(name).unwrap().build(options).unwrap()
 }
 
-/// Runs the task with exactly the scratch that it promised to need, full of rubbish.
+/// Runs the task with exactly the scratch memory that it asked for, filled with garbage.
 pub fn run(task: &mut dyn Task, case: &Case) -> Report {
     let lanes = case.lanes();
     let flows = case.flows().count();
@@ -212,7 +212,7 @@ pub fn run_once(name: &str, options: &TaskOptions, case: &Case) -> Report {
     run(build(name, options).as_mut(), case)
 }
 
-/// Addresses of a key, and bytes of its other fields.
+/// Number of addresses of a key, and bytes of its other fields.
 fn sizes(kind: KeyKind) -> (usize, usize) {
     let bytes = |field| match field {
         Field::SourcePort | Field::DestinationPort => 2,
@@ -267,7 +267,7 @@ pub fn key_of(kinds: Vec<KeyKind>) -> impl Strategy<Value = KeySpec> {
     })
 }
 
-/// Epochs of this kind of key.
+/// Random epochs with this kind of key.
 pub fn case(key: impl Strategy<Value = KeySpec>) -> impl Strategy<Value = Case> {
     let threshold = prop_oneof![
         Just(Threshold::Weight(0)),
@@ -300,7 +300,7 @@ pub fn table(key: KeySpec, key_bytes: usize) -> impl Strategy<Value = Table> {
     })
 }
 
-/// Mostly zero, so that prefixes and endpoints meet.
+/// Mostly zero, so that prefixes and endpoints coincide.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![8 => Just(0u8), 2 => Just(1), 1 => Just(255), 1 => Just(16)]
 }
@@ -311,8 +311,8 @@ fn size() -> impl Strategy<Value = Size> {
     (packets, 40u64..45).prop_map(|(packets, bytes)| Size { packets, bytes: packets * bytes })
 }
 
-/// Cuts the addresses of a raw key to the prefixes of its kind, and clears what stands between them and
-/// its numbers.
+/// Masks the addresses of a raw key by the prefixes of its kind, and zeroes the padding before its
+/// numbers.
 fn mask(key: KeySpec, bytes: &mut [u8]) {
     let len = bytes.len();
     let size = if len < 16 { 4 } else { 16 };
