@@ -326,6 +326,22 @@ impl BatchMut<'_> {
 /// A summary of keys of any width: owned by one worker, or a handle of a concurrent summary.
 ///
 /// The second field is the number of canonical bytes of a key.
+///
+/// ```
+/// use flowgauge_core::any::{AnyBatch, AnySummary};
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(1 << 20, 1);
+/// let mut summary = AnySummary::build(4, &[], "linear-table", &options).unwrap();
+/// let mut batch = AnyBatch::new(4);
+/// if let AnyBatch::Four(batch) = &mut batch {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 60, 0);
+/// }
+/// summary.ingest(batch.as_mut());
+/// let (key, size) = summary.answers().flows().unwrap().get(0);
+/// assert_eq!((key, size.bytes), (&[10, 0, 0, 1][..], 60));
+/// ```
 pub struct AnySummary(Inner, usize);
 
 /// A summary of one key width.

@@ -30,6 +30,24 @@ pub const SMALLEST_SLICE: u32 = 1 << 20;
 ///
 /// Cost: one multiplication a packet, and an update of a linear table for each packet of the slice.
 /// Memory: that of the table and of a batch.
+///
+/// ```
+/// use flowgauge_core::any::{AnyBatch, AnySummary};
+/// use flowgauge_core::audit::Audit;
+/// use flowgauge_core::{key::{FlowKey, Key4}, summary::Options, terms::Measure};
+///
+/// let options = Options::new(1 << 20, 1);
+/// let mut audit = Audit::build(4, 1, options.clone()).unwrap();
+/// let mut summary = AnySummary::build(4, &[], "count-min", &options).unwrap();
+/// let mut batch = AnyBatch::new(4);
+/// if let AnyBatch::Four(batch) = &mut batch {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 60, 0);
+/// }
+/// audit.ingest(&mut batch.as_mut());
+/// audit.settle();
+/// summary.ingest(batch.as_mut());
+/// assert_eq!(audit.compare(summary.answers(), Measure::Packets).violated, 0);
+/// ```
 pub struct Audit {
     one_in: u32,
     digester: Digester,

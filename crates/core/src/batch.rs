@@ -14,6 +14,18 @@ const LINE_BYTES: usize = 64;
 /// Up to [`BATCH_PACKETS`] packets of one key type, in columns of equal length.
 ///
 /// Memory: `256 × (size_of::<K>() + 36)` bytes, allocated once.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::key::{FlowKey, Key4};
+///
+/// let mut batch = Batch::new();
+/// for host in [1, 2, 1] {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, host]).unwrap(), 60, 0);
+/// }
+/// assert_eq!(batch.keys()[0], batch.keys()[2]);
+/// assert_eq!(batch.size().bytes, 180);
+/// ```
 pub struct Batch<K> {
     len: usize,
     digested: bool,
@@ -334,9 +346,9 @@ mod tests {
     use super::*;
     use crate::key::Key4;
 
-    /// What is pushed behind the rows of a filled batch is not taken for what fills it again.
+    /// Rows pushed after a fill do not survive the next fill.
     #[test]
-    fn a_batch_is_filled_anew() {
+    fn a_batch_can_be_filled_again() {
         let keys = [Key4::zeroed(); BATCH_PACKETS];
         let mut batch = Batch::new();
         let check = |batch: &Batch<Key4>, bytes: u64| {

@@ -40,14 +40,14 @@ pub struct ParsedColumns<'a> {
 
 impl ParsedColumns<'_> {
     /// The packet at an index.
-    fn row(&self, place: usize) -> ParsedRow {
-        let protocol = self.protocols[place];
+    fn row(&self, index: usize) -> ParsedRow {
+        let protocol = self.protocols[index];
         let ports =
-            u32::from(self.source_ports[place]) << 16 | u32::from(self.destination_ports[place]);
+            u32::from(self.source_ports[index]) << 16 | u32::from(self.destination_ports[index]);
         let ports = if has_ports(protocol) { Ports::Found(ports) } else { Ports::Absent };
-        let addresses = u64::from(self.sources[place]) << 32 | u64::from(self.destinations[place]);
+        let addresses = u64::from(self.sources[index]) << 32 | u64::from(self.destinations[index]);
         let headers = Headers::V4(Ip { addresses: addresses.to_be_bytes(), protocol, ports });
-        ParsedRow { headers, wire: self.wires[place], time_ns: self.times_ns[place] }
+        ParsedRow { headers, wire: self.wires[index], time_ns: self.times_ns[index] }
     }
 }
 
@@ -63,7 +63,7 @@ pub trait Parsed: Copy {
 
     /// The packets in a range.
     #[must_use]
-    fn part(self, places: Range<usize>) -> Self;
+    fn part(self, range: Range<usize>) -> Self;
 
     /// Adds packets to a block until it is full; returns the number added.
     fn put(self, block: &mut Block) -> usize;
@@ -74,8 +74,8 @@ impl Parsed for &[ParsedRow] {
         <[_]>::len(self)
     }
 
-    fn part(self, places: Range<usize>) -> Self {
-        &self[places]
+    fn part(self, range: Range<usize>) -> Self {
+        &self[range]
     }
 
     fn put(self, block: &mut Block) -> usize {
@@ -88,15 +88,15 @@ impl Parsed for ParsedColumns<'_> {
         self.times_ns.len()
     }
 
-    fn part(self, places: Range<usize>) -> Self {
+    fn part(self, range: Range<usize>) -> Self {
         Self {
-            sources: &self.sources[places.clone()],
-            destinations: &self.destinations[places.clone()],
-            source_ports: &self.source_ports[places.clone()],
-            destination_ports: &self.destination_ports[places.clone()],
-            protocols: &self.protocols[places.clone()],
-            wires: &self.wires[places.clone()],
-            times_ns: &self.times_ns[places],
+            sources: &self.sources[range.clone()],
+            destinations: &self.destinations[range.clone()],
+            source_ports: &self.source_ports[range.clone()],
+            destination_ports: &self.destination_ports[range.clone()],
+            protocols: &self.protocols[range.clone()],
+            wires: &self.wires[range.clone()],
+            times_ns: &self.times_ns[range],
         }
     }
 
@@ -112,6 +112,19 @@ impl Parsed for ParsedColumns<'_> {
 ///
 /// Cost: 2 ns for a packet with ports, plus that of [`Extras::read`] where extras are read. Memory:
 /// 256 × 28 bytes (44 with extras), and 80 bytes for each packet outside the columns.
+///
+/// ```
+/// use flowgauge_core::block::{Block, ParsedRow};
+/// use flowgauge_core::packet::{Headers, Ip, Ports};
+/// use flowgauge_kernel::Isa;
+///
+/// let ip = Ip { addresses: [10, 0, 0, 1, 10, 0, 0, 2], protocol: 17, ports: Ports::Found(53) };
+/// let row = ParsedRow { headers: Headers::V4(ip), wire: 64, time_ns: 0 };
+/// let mut block = Block::new(Isa::best(), false);
+/// assert_eq!(block.take(&[row, row]), 2);
+/// assert_eq!(block.wires(), [64, 64]);
+/// assert_eq!(block.headers(1), row.headers);
+/// ```
 pub struct Block {
     isa: Isa,
     len: usize,
@@ -136,7 +149,7 @@ const NONE: Tuple<8> = Tuple { addresses: [0; 8], rest: 0 };
 
 /// A packet outside the columns.
 struct Other {
-    place: usize,
+    index: usize,
     row: ParsedRow,
 }
 
@@ -242,7 +255,7 @@ impl Block {
             self.extend(columns.wires, columns.times_ns);
             return taken;
         }
-        (0..taken).map(|place| self.take(&[columns.row(place)])).sum()
+        (0..taken).map(|index| self.take(&[columns.row(index)])).sum()
     }
 
     #[inline(never)]
@@ -257,7 +270,7 @@ impl Block {
             let tuple = Tuple::new(addresses, ports.to_be_bytes(), protocol);
             self.put(tuple, row.wire, row.time_ns);
         } else {
-            self.others.push(Other { place: self.len, row: *row });
+            self.others.push(Other { index: self.len, row: *row });
             self.put(NONE, row.wire, row.time_ns);
         }
     }
@@ -271,55 +284,55 @@ impl Block {
     /// Adds the packets whose five-tuples were written to the first free places of the columns.
     #[inline(always)]
     fn extend(&mut self, wires: &[u32], times_ns: &[i64]) {
-        let places = self.len..self.len + wires.len();
-        self.columns.wires[places.clone()].copy_from_slice(wires);
-        self.columns.times_ns[places.clone()].copy_from_slice(times_ns);
+        let range = self.len..self.len + wires.len();
+        self.columns.wires[range.clone()].copy_from_slice(wires);
+        self.columns.times_ns[range.clone()].copy_from_slice(times_ns);
         for time_ns in times_ns {
             self.ordered &= self.last_ns <= *time_ns;
             self.last_ns = *time_ns;
         }
-        self.len = places.end;
+        self.len = range.end;
     }
 
     /// The packets of a range, in order.
-    pub(crate) fn stretches(&self, places: Range<usize>) -> impl Iterator<Item = Stretch<'_>> {
-        let first = self.others.partition_point(|other| other.place < places.start);
+    pub(crate) fn stretches(&self, range: Range<usize>) -> impl Iterator<Item = Stretch<'_>> {
+        let first = self.others.partition_point(|other| other.index < range.start);
         let mut others = self.others[first..].iter().peekable();
-        let mut at = places.start;
+        let mut at = range.start;
         std::iter::from_fn(move || {
-            if at >= places.end {
+            if at >= range.end {
                 return None;
             }
-            let next = others.peek().map_or(places.end, |other| other.place.min(places.end));
+            let next = others.peek().map_or(range.end, |other| other.index.min(range.end));
             if at < next {
                 return Some(Stretch::Columns(std::mem::replace(&mut at, next)..next));
             }
             at += 1;
-            others.next().map(|other| Stretch::Other(other.place, &other.row))
+            others.next().map(|other| Stretch::Other(other.index, &other.row))
         })
     }
 
     /// The five-tuples of a range of the columns.
     #[inline(always)]
-    pub(crate) fn tuples(&self, places: Range<usize>) -> &[Tuple<8>] {
-        &self.columns.tuples[places]
+    pub(crate) fn tuples(&self, range: Range<usize>) -> &[Tuple<8>] {
+        &self.columns.tuples[range]
     }
 
     /// The extras of the frame at an index; `None` where they are unknown.
     #[inline]
-    pub(crate) fn extras(&self, place: usize) -> Option<&Extras> {
-        self.extras.as_ref()?[place].as_ref()
+    pub(crate) fn extras(&self, index: usize) -> Option<&Extras> {
+        self.extras.as_ref()?[index].as_ref()
     }
 
     /// The headers of the packet at an index.
     ///
     /// # Panics
     /// When there is no such packet.
-    pub fn headers(&self, place: usize) -> Headers {
-        if let Ok(at) = self.others.binary_search_by_key(&place, |other| other.place) {
+    pub fn headers(&self, index: usize) -> Headers {
+        if let Ok(at) = self.others.binary_search_by_key(&index, |other| other.index) {
             return self.others[at].row.headers;
         }
-        Headers::V4(self.columns.tuples[..self.len][place].into())
+        Headers::V4(self.columns.tuples[..self.len][index].into())
     }
 
     /// The length of each packet on the wire, in bytes.

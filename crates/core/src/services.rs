@@ -58,6 +58,15 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
 /// Packets and bytes by protocol, and by the lower of both ports.
 ///
 /// Cost: two additions a packet. Memory: 64 KiB, and 129 KiB once for all instances.
+///
+/// ```
+/// use flowgauge_core::services::Services;
+///
+/// let mut services = Services::default();
+/// services.add(17, [0x30, 0x39, 0, 53], 80); // UDP from port 12345 to port 53
+/// let (protocol, port, size) = services.ports().next().unwrap();
+/// assert_eq!((protocol, port, size.bytes), (17, 53, 80));
+/// ```
 #[derive(Clone)]
 pub struct Services {
     slots: Box<[Size; SLOTS]>,

@@ -12,6 +12,14 @@ pub(crate) fn order(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> V
 }
 
 /// Sorts fewer than 2³² items. Stable. Memory: 4 bytes an item.
+///
+/// ```
+/// use flowgauge_core::sorting::sort_by;
+///
+/// let mut flows = [("b", 2), ("a", 9), ("c", 2)];
+/// sort_by(&mut flows, &|one, other| other.1.cmp(&one.1));
+/// assert_eq!(flows, [("a", 9), ("b", 2), ("c", 2)]);
+/// ```
 pub fn sort_by<T>(items: &mut [T], compare: &dyn Fn(&T, &T) -> Ordering) {
     // The index of the item that goes to each place.
     let mut from = order(items.len(), &|one, other| compare(&items[one], &items[other]));
@@ -41,7 +49,7 @@ mod tests {
             state >> 33
         };
         for len in [0, 1, 2, 3, 30, 1000] {
-            // Few values, so that many are equal, with their numbers behind them.
+            // Few values, so that many are equal, each with its number.
             let mut items: Vec<_> = (0..len).map(|number| (random() % 40, number)).collect();
             let mut expected = items.clone();
             expected.sort_by_key(|item| item.0);

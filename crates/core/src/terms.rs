@@ -4,6 +4,14 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 /// A number of packets and of bytes. Sums saturate.
+///
+/// ```
+/// use flowgauge_core::terms::{Measure, Size};
+///
+/// let size = Size { packets: 2, bytes: 120 } + Size { packets: 1, bytes: 1500 };
+/// assert_eq!(size.by(Measure::Packets), 3);
+/// assert_eq!(size.by(Measure::Bytes), 1620);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Packets.
@@ -76,6 +84,13 @@ impl Sum for Size {
 }
 
 /// A threshold on the weight of a flow: a share of the epoch's keyed weight, or a weight.
+///
+/// ```
+/// use flowgauge_core::terms::Threshold;
+///
+/// assert_eq!(Threshold::Share(0.01).weight(5000), 50.0);
+/// assert_eq!(Threshold::Weight(70).weight(5000), 70.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
     /// A share of the keyed weight, between 0 and 1.

@@ -3,6 +3,13 @@
 use std::fmt;
 
 /// An unknown name of an algorithm, an accelerator, a parameter, a task or a key.
+///
+/// ```
+/// use flowgauge_core::unknown::Unknown;
+///
+/// let unknown = Unknown::new("algorithm", "count_min", ["count-min", "k-ary"]);
+/// assert_eq!(unknown.to_string(), "unknown algorithm 'count_min'; did you mean 'count-min'?");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// The kind of thing that was named.
@@ -103,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_far_from_all_is_told_what_there_is() {
+    fn without_a_near_name_all_are_listed() {
         let said = Unknown::new("algorithm", "bloom", KNOWN).to_string();
         assert_eq!(said, "unknown algorithm 'bloom'; available: count-min, count-sketch, k-ary");
         let none = Unknown { of: Some("fm"), ..Unknown::new("parameter", "k", []) };

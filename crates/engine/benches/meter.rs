@@ -12,11 +12,10 @@ use flowgauge_core::any::{AnySummary, BatchMut};
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::key::{KeyKind, KeySpec};
-use flowgauge_core::packet::{Frame, FrameColumns, Frames, LinkType, Tunnels};
+use flowgauge_core::packet::{Frame, FrameColumns, Frames, LinkType};
 use flowgauge_core::summary::{Options, Parameters};
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Plan};
-use flowgauge_kernel::Isa;
 
 const FRAMES: usize = 4096;
 const FLOWS: u64 = 1000;
@@ -83,15 +82,7 @@ fn meters(c: &mut Criterion) {
     let frames = frames.frames();
 
     let key: KeySpec = KeyKind::FIVE_TUPLE.into();
-    let mut batcher = Batcher::new(BatcherOptions {
-        key,
-        tunnels: Tunnels::Outer,
-        batch_packets: BATCH_PACKETS,
-        elements: None,
-        services: false,
-        ipv6: true,
-        isa: Isa::best(),
-    });
+    let mut batcher = Batcher::new(BatcherOptions::new(key));
     let options = Options::new(MEMORY, 1).with(SIZE);
     let summary = AnySummary::build(KEY_BYTES, &[], "count-min", &options).unwrap();
     let mut own = Own(summary);

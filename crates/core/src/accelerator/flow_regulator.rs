@@ -14,6 +14,23 @@ use crate::summary::{Ability, BuildError, Laws, Options, Parameters, Summary};
 ///
 /// Cost: one word a packet, a second word for one packet in ten, and the table's cost for one in a
 /// hundred.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog::build_accelerated;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Options, Parameters};
+///
+/// let chain = [("flow-regulator".to_owned(), Parameters::default())];
+/// let options = Options::new(1 << 20, 1);
+/// let mut summary = build_accelerated::<Key4>(&chain, "linear-table", &options).unwrap();
+/// let (key, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// batch.fill(&[key; 250], 60);
+/// (0..400).for_each(|_| summary.ingest(&mut batch));
+/// summary.settle();
+/// let size = summary.answers().size().unwrap().estimate(key.canonical(4)).packets.unwrap();
+/// assert!((size.value / 100_000.0 - 1.0).abs() < 0.1);
+/// ```
 pub struct FlowRegulator;
 
 /// A summary, and the packets that the regulator let through but the summary has not taken yet.

@@ -26,25 +26,25 @@ pub(super) const PARAMETER: Parameter = Parameter {
 ///
 /// # Errors
 /// When the value is unknown, or packets are weighted by their bytes.
-pub(super) fn asked(parameters: &Parameters, by: Measure) -> Result<bool, BuildError> {
-    let asked = parameters.word(NAME, &[SUMMARY, HEADERS])? == HEADERS;
+pub(super) fn requested(parameters: &Parameters, by: Measure) -> Result<bool, BuildError> {
+    let requested = parameters.word(NAME, &[SUMMARY, HEADERS])? == HEADERS;
     match by {
-        Measure::Bytes if asked => Err(refused(
+        Measure::Bytes if requested => Err(refused(
             "supported by bytes, since the lengths of skipped packets are unknown: use --by \
              packets, or before=summary"
                 .to_owned(),
         )),
-        _ => Ok(asked),
+        _ => Ok(requested),
     }
 }
 
 /// Whether the first of these accelerators samples before headers.
 pub fn is_before_headers(accelerators: &[(String, Parameters)]) -> bool {
-    accelerators.first().is_some_and(|(_, parameters)| is_asked(parameters))
+    accelerators.first().is_some_and(|(_, parameters)| is_requested(parameters))
 }
 
 /// Whether an accelerator with these parameters samples before headers.
-pub(super) fn is_asked(parameters: &Parameters) -> bool {
+pub(super) fn is_requested(parameters: &Parameters) -> bool {
     parameters.get(NAME) == Some(HEADERS)
 }
 
@@ -123,6 +123,26 @@ const DRAWN: usize = 16;
 ///
 /// Cost: a random draw for each packet that is read, several at a time, and one subtraction for any
 /// number of skipped packets.
+///
+/// ```
+/// use flowgauge_core::accelerator::HeaderSampler;
+/// use flowgauge_core::catalog::build_accelerated;
+/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::summary::{Options, Parameters};
+///
+/// let parameters = Parameters::new([("sample", "100"), ("before", "headers")]);
+/// let (chain, options) = ([("uniform".to_owned(), parameters)], Options::new(1 << 20, 1));
+/// let summary = build_accelerated::<Key4>(&chain, "count-min", &options).unwrap();
+/// let mut sampler = HeaderSampler::new(summary.header_rate().unwrap(), 7);
+/// let (mut read, mut packets) = (0, 100_000);
+/// while sampler.ahead() < packets {
+///     packets -= sampler.ahead() + 1;
+///     assert!(sampler.pass(sampler.ahead()));
+///     sampler.take();
+///     read += 1;
+/// }
+/// assert!((850..1150).contains(&read), "{read}");
+/// ```
 #[derive(Debug)]
 pub struct HeaderSampler {
     rate: HeaderRate,
@@ -298,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_draw_anew_and_the_same_again() {
+    fn draws_depend_on_the_number_of_the_epoch() {
         let mut sampler = sampler(Chance::Steps(Steps::falling(1000)));
         let mut epoch = |number| {
             sampler.begin(number);
@@ -310,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_read_if_one_of_its_rows_takes_it() {
+    fn a_packet_is_read_if_one_of_its_rows_samples_it() {
         for (one_in, chance) in [(100, 0.039_403_99), (1, 1.0)] {
             assert!((any_of(one_in, 4) - chance).abs() < 1e-9, "{one_in}");
         }
@@ -321,11 +341,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_decide_before_headers_says_why() {
+    fn sampling_before_headers_is_refused_with_the_reason() {
         let headers = Parameters::new([(NAME, HEADERS)]);
-        assert!(asked(&headers, Measure::Packets).unwrap());
-        assert!(!asked(&Parameters::default(), Measure::Bytes).unwrap());
-        let refusal = asked(&headers, Measure::Bytes).unwrap_err().to_string();
+        assert!(requested(&headers, Measure::Packets).unwrap());
+        assert!(!requested(&Parameters::default(), Measure::Bytes).unwrap());
+        let refusal = requested(&headers, Measure::Bytes).unwrap_err().to_string();
         assert!(refusal.starts_with("'before=headers' is not supported by bytes"), "{refusal}");
         let chain = [
             ("agg-evict".to_owned(), Parameters::default()),
@@ -334,7 +354,7 @@ mod tests {
         let refusal = check_order(&chain).unwrap_err().to_string();
         assert!(refusal.contains("behind agg-evict") && refusal.contains("put uniform first"));
         assert!(check_order(&chain[1..]).is_ok());
-        assert!(asked(&Parameters::new([(NAME, "keys")]), Measure::Packets).is_err());
+        assert!(requested(&Parameters::new([(NAME, "keys")]), Measure::Packets).is_err());
     }
 
     #[test]

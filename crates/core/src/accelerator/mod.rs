@@ -76,6 +76,14 @@ pub trait Accelerate {
 }
 
 /// The catalog entry of an accelerator.
+///
+/// ```
+/// use flowgauge_core::catalog;
+///
+/// let uniform = catalog::accelerator_info("uniform").unwrap();
+/// assert!(uniform.samples);
+/// assert!(catalog::able("uniform").contains(&"count-min"));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct AcceleratorInfo {
     /// The name on the command line.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use flowgauge_kernel::{Digester, Tuple};
 
-use super::{BatcherOptions, Beside, Keyless, Take};
+use super::{BatcherOptions, Keyless, PacketInfo, Take};
 use crate::any::Width;
 use crate::batch::Batch;
 use crate::block::Block;
@@ -14,7 +14,7 @@ use crate::packet::{Extras, Frames, Ip, KeylessCounts, NoKey, Ports, Tunnels, tc
 use crate::services::Services;
 use crate::terms::{Size, SpreadOf};
 
-/// One packet of `wire` bytes.
+/// OneLane packet of `wire` bytes.
 pub(super) fn one(wire: u32) -> Size {
     Size { packets: 1, bytes: u64::from(wire) }
 }
@@ -29,7 +29,7 @@ where
     }
 }
 
-/// One lane: extracts keys of type `K` and collects them in a batch.
+/// OneLane lane: extracts keys of type `K` and collects them in a batch.
 pub(super) struct Lane<K> {
     pub(super) key: KeySpec,
     mask: K,
@@ -82,7 +82,7 @@ impl<K: Width> Lane<K> {
     pub(super) fn take<const N: usize>(
         &mut self,
         ip: &Ip<N>,
-        packet: Beside<'_>,
+        packet: PacketInfo<'_>,
         lane: usize,
         to: &mut dyn Take,
     ) -> Result<(), Keyless>
@@ -106,7 +106,7 @@ impl<K: Width> Lane<K> {
     fn take_singly<const N: usize>(
         &mut self,
         ip: &Ip<N>,
-        packet: Beside<'_>,
+        packet: PacketInfo<'_>,
         lane: usize,
         to: &mut dyn Take,
     ) -> Result<(), Keyless>
@@ -185,7 +185,14 @@ impl<K: Width> Lane<K> {
 
     /// Adds a row, and passes the batch to `to` when it is full.
     #[inline(always)]
-    fn push(&mut self, key: K, packet: Beside<'_>, element: u64, lane: usize, to: &mut dyn Take) {
+    fn push(
+        &mut self,
+        key: K,
+        packet: PacketInfo<'_>,
+        element: u64,
+        lane: usize,
+        to: &mut dyn Take,
+    ) {
         if self.elements.is_some() {
             self.batch.push_with_element(key, packet.wire, packet.time_ns, element);
         } else {
@@ -224,7 +231,7 @@ impl<K: Width> Lane<K> {
             let first = self.batch.len();
             let room = frames.part(taken..frames.len().min(taken + self.batch_packets - first));
             let free = self.batch.free_keys();
-            // Two loops, so that the usual keys do not pay for the others.
+            // TwoLanes loops, so that the usual keys do not pay for the others.
             let rows = if usual {
                 version.read_all(room.bytes(), free, key)
             } else {
@@ -336,7 +343,7 @@ impl<K: Width> Lane<K> {
     pub(super) fn take_columns(
         &mut self,
         block: &Block,
-        places: Range<usize>,
+        range: Range<usize>,
         keyless: &mut KeylessCounts,
         to: &mut dyn Take,
     ) -> u64
@@ -346,10 +353,10 @@ impl<K: Width> Lane<K> {
         let lane = 0;
         if self.takes_singly() {
             let mut keyed = 0;
-            for place in places {
-                let (wire, time_ns) = (block.wires()[place], block.times_ns()[place]);
-                let packet = Beside { wire, time_ns, extras: block.extras(place) };
-                let [tuple] = block.tuples(place..place + 1) else { unreachable!("one place") };
+            for index in range {
+                let (wire, time_ns) = (block.wires()[index], block.times_ns()[index]);
+                let packet = PacketInfo { wire, time_ns, extras: block.extras(index) };
+                let [tuple] = block.tuples(index..index + 1) else { unreachable!("one index") };
                 match self.take_singly(&(*tuple).into(), packet, lane, to) {
                     Ok(()) => keyed += 1,
                     Err(reason) => reason.count(keyless),
@@ -357,10 +364,10 @@ impl<K: Width> Lane<K> {
             }
             return keyed;
         }
-        let columns = (&block.wires()[places.clone()], &block.times_ns()[places.clone()]);
-        let flags = |at| block.extras(places.start + at).map_or(0, |extras| extras.tcp_flags);
-        self.take_tuples(block.tuples(places.clone()), columns, flags, lane, to);
-        places.len() as u64
+        let columns = (&block.wires()[range.clone()], &block.times_ns()[range.clone()]);
+        let flags = |at| block.extras(range.start + at).map_or(0, |extras| extras.tcp_flags);
+        self.take_tuples(block.tuples(range.clone()), columns, flags, lane, to);
+        range.len() as u64
     }
 
     pub(super) fn forget(&mut self) {

@@ -14,6 +14,7 @@ use std::ops::Range;
 use flowgauge_kernel::{Isa, ReadHeaders, WithHeaders};
 
 use crate::any::{BatchMut, Width};
+use crate::batch::BATCH_PACKETS;
 use crate::block::{Block, ParsedRow, Stretch};
 use crate::key::{Elements, Extract, Key4, Key8, Key16, Key37, KeySpec};
 use crate::packet::common::{V4, V6};
@@ -47,6 +48,26 @@ pub struct Counts {
 /// The batches of one measurement, in one or two lanes.
 ///
 /// Cost: a virtual call for each burst and each batch. Memory: a batch of 256 rows for each lane.
+///
+/// ```
+/// use flowgauge_core::any::{AnySummary, BatchMut};
+/// use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
+/// use flowgauge_core::key::KeyKind;
+/// use flowgauge_core::packet::{Frame, FrameColumns, LinkType};
+///
+/// struct Packets(usize);
+/// impl Take for Packets {
+///     fn take(&mut self, _lane: usize, batch: BatchMut<'_>) {
+///         self.0 += batch.len();
+///     }
+/// }
+/// let frame = Frame { bytes: &[0x45; 20], wire: 60, link: LinkType::IPV4, time_ns: 0 };
+/// let frames: FrameColumns<'_> = [frame; 3].into_iter().collect();
+/// let (mut batcher, mut packets) = (Batcher::new(BatcherOptions::new(KeyKind::SOURCE)), Packets(0));
+/// batcher.take(frames.frames(), u64::MAX, &mut packets);
+/// batcher.flush(&mut packets);
+/// assert_eq!(packets.0, 3);
+/// ```
 #[derive(Clone)]
 pub struct Batcher {
     keys: Keys,
@@ -66,6 +87,21 @@ enum Keys {
     Number(Lane<Key4>),
     Numbers(Lane<Key8>),
     Wide(Lane<Key16>),
+}
+
+/// Evaluates the first expression with the lanes of IPv4 and IPv6, or the second one with the lane
+/// of both, for each key type.
+macro_rules! match_keys {
+    ($keys:expr, ($v4:ident, $v6:ident) => $two:expr, $lane:ident => $one:expr) => {
+        match $keys {
+            Keys::Address($v4, $v6) => $two,
+            Keys::Pair($v4, $v6) => $two,
+            Keys::FiveTuple($v4, $v6) => $two,
+            Keys::Number($lane) => $one,
+            Keys::Numbers($lane) => $one,
+            Keys::Wide($lane) => $one,
+        }
+    };
 }
 
 /// How a batcher fills its batches.
@@ -88,6 +124,19 @@ pub struct BatcherOptions {
 }
 
 impl BatcherOptions {
+    /// Full batches of outer packets by `key`, IPv6 included, without elements or services.
+    pub fn new(key: impl Into<KeySpec>) -> Self {
+        Self {
+            key: key.into(),
+            tunnels: Tunnels::Outer,
+            batch_packets: BATCH_PACKETS,
+            elements: None,
+            services: false,
+            ipv6: true,
+            isa: Isa::best(),
+        }
+    }
+
     fn wants_extras(&self) -> bool {
         self.key.kind().needs_extras() || matches!(self.elements, Some(Elements::Details))
     }
@@ -112,7 +161,7 @@ impl Keyless {
 
 /// A packet's fields besides its IP header.
 #[derive(Clone, Copy)]
-struct Beside<'a> {
+struct PacketInfo<'a> {
     wire: u32,
     time_ns: i64,
     /// `None` where they are unknown, or not needed.
@@ -120,9 +169,9 @@ struct Beside<'a> {
 }
 
 /// Adds packets to lanes.
-trait Put {
-    fn v4(&mut self, ip: &Ip<8>, packet: Beside<'_>) -> Result<(), Keyless>;
-    fn v6(&mut self, ip: &Ip<32>, packet: Beside<'_>) -> Result<(), Keyless>;
+trait AddPackets {
+    fn v4(&mut self, ip: &Ip<8>, packet: PacketInfo<'_>) -> Result<(), Keyless>;
+    fn v6(&mut self, ip: &Ip<32>, packet: PacketInfo<'_>) -> Result<(), Keyless>;
     /// Whether the key or the elements need extras.
     fn wants_extras(&self) -> bool;
     /// Adds leading common IPv4 frames of these Ethernet frames; returns their number.
@@ -130,10 +179,10 @@ trait Put {
     /// Adds leading common IPv6 frames of these Ethernet frames; returns their number.
     fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
     /// Adds packets from the columns of a block; returns how many of them have a key.
-    fn columns(&mut self, block: &Block, places: Range<usize>, keyless: &mut KeylessCounts) -> u64;
+    fn columns(&mut self, block: &Block, range: Range<usize>, keyless: &mut KeylessCounts) -> u64;
 
     #[inline(always)]
-    fn headers(&mut self, headers: &Headers, packet: Beside<'_>) -> Result<(), Keyless> {
+    fn headers(&mut self, headers: &Headers, packet: PacketInfo<'_>) -> Result<(), Keyless> {
         match headers {
             Headers::V4(ip) => self.v4(ip, packet),
             Headers::V6(ip) => self.v6(ip, packet),
@@ -145,18 +194,18 @@ trait Put {
 }
 
 /// One lane for both versions of IP.
-struct One<'a, K> {
+struct OneLane<'a, K> {
     lane: &'a mut Lane<K>,
     to: &'a mut dyn Take,
 }
 
-impl<K: Width + Extract<8> + Extract<32>> Put for One<'_, K> {
+impl<K: Width + Extract<8> + Extract<32>> AddPackets for OneLane<'_, K> {
     #[inline(always)]
-    fn v4(&mut self, ip: &Ip<8>, packet: Beside<'_>) -> Result<(), Keyless> {
+    fn v4(&mut self, ip: &Ip<8>, packet: PacketInfo<'_>) -> Result<(), Keyless> {
         self.lane.take(ip, packet, 0, self.to)
     }
     #[inline(always)]
-    fn v6(&mut self, ip: &Ip<32>, packet: Beside<'_>) -> Result<(), Keyless> {
+    fn v6(&mut self, ip: &Ip<32>, packet: PacketInfo<'_>) -> Result<(), Keyless> {
         self.lane.take(ip, packet, 0, self.to)
     }
     fn wants_extras(&self) -> bool {
@@ -171,26 +220,26 @@ impl<K: Width + Extract<8> + Extract<32>> Put for One<'_, K> {
         self.lane.take_common(frames, V6 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
-    fn columns(&mut self, block: &Block, places: Range<usize>, keyless: &mut KeylessCounts) -> u64 {
-        self.lane.take_columns(block, places, keyless, self.to)
+    fn columns(&mut self, block: &Block, range: Range<usize>, keyless: &mut KeylessCounts) -> u64 {
+        self.lane.take_columns(block, range, keyless, self.to)
     }
 }
 
 /// A lane for each version of IP, or for IPv4 alone.
-struct Two<'a, A, B> {
+struct TwoLanes<'a, A, B> {
     v4: &'a mut Lane<A>,
     v6: Option<&'a mut Lane<B>>,
     unmeasured: &'a mut Size,
     to: &'a mut dyn Take,
 }
 
-impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
+impl<A: Width + Extract<8>, B: Width + Extract<32>> AddPackets for TwoLanes<'_, A, B> {
     #[inline(always)]
-    fn v4(&mut self, ip: &Ip<8>, packet: Beside<'_>) -> Result<(), Keyless> {
+    fn v4(&mut self, ip: &Ip<8>, packet: PacketInfo<'_>) -> Result<(), Keyless> {
         self.v4.take(ip, packet, 0, self.to)
     }
     #[inline(always)]
-    fn v6(&mut self, ip: &Ip<32>, packet: Beside<'_>) -> Result<(), Keyless> {
+    fn v6(&mut self, ip: &Ip<32>, packet: PacketInfo<'_>) -> Result<(), Keyless> {
         if let Some(v6) = &mut self.v6 {
             return v6.take(ip, packet, 1, self.to);
         }
@@ -211,8 +260,8 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
         v6.take_common(frames, V6 { headers, inner }, 1, self.to)
     }
     #[inline(always)]
-    fn columns(&mut self, block: &Block, places: Range<usize>, keyless: &mut KeylessCounts) -> u64 {
-        self.v4.take_columns(block, places, keyless, self.to)
+    fn columns(&mut self, block: &Block, range: Range<usize>, keyless: &mut KeylessCounts) -> u64 {
+        self.v4.take_columns(block, range, keyless, self.to)
     }
 }
 
@@ -232,88 +281,69 @@ impl Batcher {
         Self { keys, extras: options.wants_extras(), isa, tunnels, keyless, unmeasured }
     }
 
-    /// Takes frames in order until `most` packets had a key, and passes full batches to `to`.
-    /// Returns the number of frames taken, and of those with a key.
+    /// Takes frames in order until `most` packets had a key, and passes full batches to `to`. Returns
+    /// the number of frames taken, and of those with a key.
     pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
         let Self { keys, isa, tunnels, keyless, unmeasured, .. } = self;
-        match keys {
-            Keys::Address(v4, v6) => {
-                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
+        let tunnels = *tunnels;
+        match_keys!(
+            keys,
+            (v4, v6) => {
+                let lanes = TwoLanes { v4, v6: v6.as_mut(), unmeasured, to };
+                isa.with_headers(&mut AddFrames { frames, tunnels, most, keyless, lanes })
+            },
+            lane => {
+                let lanes = OneLane { lane, to };
+                isa.with_headers(&mut AddFrames { frames, tunnels, most, keyless, lanes })
             }
-            Keys::Pair(v4, v6) => {
-                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
-            }
-            Keys::FiveTuple(v4, v6) => {
-                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
-            }
-            Keys::Number(lane) => {
-                let lanes = One { lane, to };
-                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
-            }
-            Keys::Numbers(lane) => {
-                let lanes = One { lane, to };
-                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
-            }
-            Keys::Wide(lane) => {
-                let lanes = One { lane, to };
-                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
-            }
-        }
+        )
     }
 
     /// As [`Self::take`], for a range of packets of a block.
     pub fn take_block(
         &mut self,
         block: &Block,
-        places: Range<usize>,
+        range: Range<usize>,
         most: u64,
         to: &mut dyn Take,
     ) -> (usize, u64) {
         let Self { keys, keyless, unmeasured, .. } = self;
-        match keys {
-            Keys::Address(v4, v6) => {
-                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_stretches(block, places, most, keyless, lanes)
-            }
-            Keys::Pair(v4, v6) => {
-                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_stretches(block, places, most, keyless, lanes)
-            }
-            Keys::FiveTuple(v4, v6) => {
-                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_stretches(block, places, most, keyless, lanes)
-            }
-            Keys::Number(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
-            Keys::Numbers(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
-            Keys::Wide(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
-        }
+        match_keys!(
+            keys,
+            (v4, v6) => {
+                let lanes = TwoLanes { v4, v6: v6.as_mut(), unmeasured, to };
+                take_stretches(block, range, most, keyless, lanes)
+            },
+            lane => take_stretches(block, range, most, keyless, OneLane { lane, to })
+        )
     }
 
     /// Passes on the batches that are not full yet.
     pub fn flush(&mut self, to: &mut dyn Take) {
-        match &mut self.keys {
-            Keys::Address(v4, v6) => flush_two(v4, v6.as_mut(), to),
-            Keys::Pair(v4, v6) => flush_two(v4, v6.as_mut(), to),
-            Keys::FiveTuple(v4, v6) => flush_two(v4, v6.as_mut(), to),
-            Keys::Number(lane) => lane.flush(0, to),
-            Keys::Numbers(lane) => lane.flush(0, to),
-            Keys::Wide(lane) => lane.flush(0, to),
-        }
+        match_keys!(
+            &mut self.keys,
+            (v4, v6) => {
+                v4.flush(0, to);
+                if let Some(v6) = v6 {
+                    v6.flush(1, to);
+                }
+            },
+            lane => lane.flush(0, to)
+        );
     }
 
     /// Sets the weight in packets of all following packets.
     pub fn weigh(&mut self, packets: u32, to: &mut dyn Take) {
-        match &mut self.keys {
-            Keys::Address(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
-            Keys::Pair(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
-            Keys::FiveTuple(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
-            Keys::Number(lane) => lane.weigh(0, packets, to),
-            Keys::Numbers(lane) => lane.weigh(0, packets, to),
-            Keys::Wide(lane) => lane.weigh(0, packets, to),
-        }
+        match_keys!(
+            &mut self.keys,
+            (v4, v6) => {
+                v4.weigh(0, packets, to);
+                if let Some(v6) = v6 {
+                    v6.weigh(1, packets, to);
+                }
+            },
+            lane => lane.weigh(0, packets, to)
+        );
     }
 
     /// Whether the key or the elements need extras, so that blocks must read them.
@@ -324,27 +354,24 @@ impl Batcher {
     /// The numbers of packets by outcome.
     pub fn counts(&self) -> Counts {
         let (keyless, unmeasured) = (self.keyless, self.unmeasured);
-        let (keyed, twice) = match &self.keys {
-            Keys::Address(v4, v6) => counted(v4, v6.as_ref()),
-            Keys::Pair(v4, v6) => counted(v4, v6.as_ref()),
-            Keys::FiveTuple(v4, v6) => counted(v4, v6.as_ref()),
-            Keys::Number(lane) => (lane.keyed, lane.twice),
-            Keys::Numbers(lane) => (lane.keyed, lane.twice),
-            Keys::Wide(lane) => (lane.keyed, lane.twice),
-        };
+        let (keyed, twice) = match_keys!(
+            &self.keys,
+            (v4, v6) => {
+                let v6 = v6.as_ref().map_or_else(Default::default, |v6| (v6.keyed, v6.twice));
+                (v4.keyed + v6.0, v4.twice + v6.1)
+            },
+            lane => (lane.keyed, lane.twice)
+        );
         Counts { keyed: keyed + unmeasured, unmeasured, twice, keyless }
     }
 
     /// Packets by protocol and service, where these are counted.
     pub fn services(&self) -> Option<Box<Services>> {
-        let (first, second) = match &self.keys {
-            Keys::Address(v4, v6) => services(v4, v6.as_ref()),
-            Keys::Pair(v4, v6) => services(v4, v6.as_ref()),
-            Keys::FiveTuple(v4, v6) => services(v4, v6.as_ref()),
-            Keys::Number(lane) => (&lane.services, None),
-            Keys::Numbers(lane) => (&lane.services, None),
-            Keys::Wide(lane) => (&lane.services, None),
-        };
+        let (first, second) = match_keys!(
+            &self.keys,
+            (v4, v6) => (&v4.services, v6.as_ref().and_then(|v6| v6.services.as_deref())),
+            lane => (&lane.services, None)
+        );
         let mut all = first.clone()?;
         if let Some(second) = second {
             all.merge(second);
@@ -356,57 +383,21 @@ impl Batcher {
     pub fn forget(&mut self) {
         self.keyless = KeylessCounts::default();
         self.unmeasured = Size::default();
-        match &mut self.keys {
-            Keys::Address(v4, v6) => forget_two(v4, v6.as_mut()),
-            Keys::Pair(v4, v6) => forget_two(v4, v6.as_mut()),
-            Keys::FiveTuple(v4, v6) => forget_two(v4, v6.as_mut()),
-            Keys::Number(lane) => lane.forget(),
-            Keys::Numbers(lane) => lane.forget(),
-            Keys::Wide(lane) => lane.forget(),
-        }
-    }
-}
-
-fn counted<A, B>(v4: &Lane<A>, v6: Option<&Lane<B>>) -> (Size, Size) {
-    let (keyed, twice) = v6.map_or_else(Default::default, |v6| (v6.keyed, v6.twice));
-    (v4.keyed + keyed, v4.twice + twice)
-}
-
-fn services<'a, A, B>(
-    v4: &'a Lane<A>,
-    v6: Option<&'a Lane<B>>,
-) -> (&'a Option<Box<Services>>, Option<&'a Services>) {
-    (&v4.services, v6.and_then(|v6| v6.services.as_deref()))
-}
-
-fn forget_two<A: Width, B: Width>(v4: &mut Lane<A>, v6: Option<&mut Lane<B>>) {
-    v4.forget();
-    if let Some(v6) = v6 {
-        v6.forget();
-    }
-}
-
-fn flush_two<A: Width, B: Width>(v4: &mut Lane<A>, v6: Option<&mut Lane<B>>, to: &mut dyn Take) {
-    v4.flush(0, to);
-    if let Some(v6) = v6 {
-        v6.flush(1, to);
-    }
-}
-
-fn weigh_two<A: Width, B: Width>(
-    v4: &mut Lane<A>,
-    v6: Option<&mut Lane<B>>,
-    packets: u32,
-    to: &mut dyn Take,
-) {
-    v4.weigh(0, packets, to);
-    if let Some(v6) = v6 {
-        v6.weigh(1, packets, to);
+        match_keys!(
+            &mut self.keys,
+            (v4, v6) => {
+                v4.forget();
+                if let Some(v6) = v6 {
+                    v6.forget();
+                }
+            },
+            lane => lane.forget()
+        );
     }
 }
 
 /// Adds each frame to its lane, until `most` of them had a key.
-struct Each<'a, P> {
+struct AddFrames<'a, P> {
     frames: Frames<'a>,
     tunnels: Tunnels,
     most: u64,
@@ -414,12 +405,12 @@ struct Each<'a, P> {
     lanes: P,
 }
 
-impl<P: Put> WithHeaders for &mut Each<'_, P> {
+impl<P: AddPackets> WithHeaders for &mut AddFrames<'_, P> {
     type Output = (usize, u64);
 
     #[inline(always)]
     fn run<H: ReadHeaders>(self, headers: H) -> (usize, u64) {
-        let Each { frames, tunnels, most, keyless, lanes } = self;
+        let AddFrames { frames, tunnels, most, keyless, lanes } = self;
         let (frames, tunnels, most) = (*frames, *tunnels, *most);
         let inner = tunnels.are_followed();
         let (mut taken, mut left) = (0, most);
@@ -436,7 +427,7 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
             // After common IPv6 frames, the next frame may be common IPv4. Otherwise it is
             // uncommon.
             if v6 == 0 && (v4 == 0 || taken < end) {
-                match put_uncommon(&frames.at(taken), tunnels, lanes) {
+                match add_uncommon(&frames.at(taken), tunnels, lanes) {
                     Ok(()) => left -= 1,
                     Err(reason) => reason.count(keyless),
                 }
@@ -449,23 +440,27 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
 
 /// Adds an uncommon frame to its lane.
 #[inline(never)]
-fn put_uncommon(frame: &Frame<'_>, tunnels: Tunnels, lanes: &mut impl Put) -> Result<(), Keyless> {
+fn add_uncommon(
+    frame: &Frame<'_>,
+    tunnels: Tunnels,
+    lanes: &mut impl AddPackets,
+) -> Result<(), Keyless> {
     let (headers, wire) = tunnels.read(frame);
     let extras = lanes.wants_extras().then(|| Extras::read(frame, tunnels));
-    lanes.headers(&headers, Beside { wire, time_ns: frame.time_ns, extras: extras.as_ref() })
+    lanes.headers(&headers, PacketInfo { wire, time_ns: frame.time_ns, extras: extras.as_ref() })
 }
 
 /// Adds the packets of a block to their lanes, until `most` of them had a key.
 #[inline(always)]
 fn take_stretches(
     block: &Block,
-    places: Range<usize>,
+    range: Range<usize>,
     most: u64,
     keyless: &mut KeylessCounts,
-    mut lanes: impl Put,
+    mut lanes: impl AddPackets,
 ) -> (usize, u64) {
     let mut left = most;
-    for stretch in block.stretches(places.clone()) {
+    for stretch in block.stretches(range.clone()) {
         let end = match stretch {
             Stretch::Columns(columns) => {
                 let packets = columns.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -473,19 +468,19 @@ fn take_stretches(
                 left -= lanes.columns(block, columns.start..end, keyless);
                 end
             }
-            Stretch::Other(place, row) => {
+            Stretch::Other(index, row) => {
                 let &ParsedRow { wire, time_ns, .. } = row;
-                let packet = Beside { wire, time_ns, extras: block.extras(place) };
+                let packet = PacketInfo { wire, time_ns, extras: block.extras(index) };
                 match lanes.headers(&row.headers, packet) {
                     Ok(()) => left -= 1,
                     Err(reason) => reason.count(keyless),
                 }
-                place + 1
+                index + 1
             }
         };
         if left == 0 {
-            return (end - places.start, most);
+            return (end - range.start, most);
         }
     }
-    (places.len(), most - left)
+    (range.len(), most - left)
 }

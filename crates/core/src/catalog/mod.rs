@@ -1,4 +1,19 @@
 //! The lists of algorithms and of accelerators. Adding one takes a file and a line here.
+//!
+//! ```
+//! use flowgauge_core::batch::Batch;
+//! use flowgauge_core::catalog;
+//! use flowgauge_core::key::{FlowKey, Key4};
+//! use flowgauge_core::summary::Options;
+//!
+//! let mut summary = catalog::build::<Key4>("count-min", &Options::new(1 << 16, 1)).unwrap();
+//! let key = Key4::from_canonical(&[10, 0, 0, 1]).unwrap();
+//! let mut batch = Batch::new();
+//! batch.push(key, 60, 0);
+//! summary.ingest(&mut batch);
+//! let size = summary.answers().size().unwrap().estimate(key.canonical(4));
+//! assert_eq!(size.packets.unwrap().value, 1.0);
+//! ```
 
 mod outline;
 pub mod stored;

@@ -13,6 +13,15 @@ use crate::terms::{Hierarchy, Measure, Size};
 /// summary that would be built from the same options, and answers like a summary without packets.
 ///
 /// Memory: some tens of bytes, for any options.
+///
+/// ```
+/// use flowgauge_core::catalog::Outline;
+/// use flowgauge_core::summary::{Answers, Options};
+///
+/// let outline = Outline::new(13, &[], "count-min", &Options::new(1 << 20, 1)).unwrap();
+/// assert!(outline.size().is_some());
+/// assert!(outline.flows().is_none());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Outline {
     answers: Vec<Ability>,

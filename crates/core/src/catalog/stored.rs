@@ -34,6 +34,19 @@ const VERSION: u16 = 3;
 const CHECKSUM_BYTES: usize = size_of::<u32>();
 
 /// A decoded summary with its algorithm and options.
+///
+/// ```
+/// use flowgauge_core::catalog::{self, stored};
+/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(1 << 16, 1);
+/// let summary = catalog::build::<Key4>("count-min", &options).unwrap();
+/// let bytes = stored::encode(catalog::info("count-min").unwrap(), &options, &*summary);
+/// let decoded = stored::decode::<Key4>(&bytes, 1 << 20).unwrap();
+/// assert_eq!(decoded.info.name, "count-min");
+/// assert_eq!(stored::encode(decoded.info, &decoded.options, &*decoded.summary), bytes);
+/// ```
 pub struct Decoded<K> {
     /// Its algorithm.
     pub info: &'static Info,

@@ -7,6 +7,16 @@ use crate::packet::{Extras, Ip, Malformed, Ports};
 use crate::terms::SpreadOf;
 
 /// A key type that can be extracted from an IP packet whose two addresses have `N` bytes together.
+///
+/// ```
+/// use flowgauge_core::key::{Extract, FlowKey, Key8, KeyKind};
+/// use flowgauge_core::packet::{Ip, Ports};
+///
+/// let addresses = [10, 0, 0, 1, 192, 0, 2, 1];
+/// let ip = Ip { addresses, protocol: 17, ports: Ports::Found(12345 << 16 | 53) };
+/// let key = Key8::extract(KeyKind::PAIR, &ip).unwrap();
+/// assert_eq!(key.canonical(8), addresses);
+/// ```
 pub trait Extract<const N: usize>: FlowKey {
     /// The key of a usual kind. Short code, since it is inlined into the innermost loop.
     fn from_tuple(kind: KeyKind, tuple: &Tuple<N>) -> Self;
@@ -304,6 +314,13 @@ pub enum Elements {
 }
 
 /// An element of [`Elements::Details`].
+///
+/// ```
+/// use flowgauge_core::key::Detail;
+///
+/// let element = u64::from(Detail { tcp_flags: 0x12, back: true });
+/// assert_eq!(Detail::from(element), Detail { tcp_flags: 0x12, back: true });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// The flags of TCP; 0 without TCP.

@@ -108,6 +108,13 @@ impl Fields {
 }
 
 /// A MAC address.
+///
+/// ```
+/// use flowgauge_core::key::Mac;
+///
+/// let mac: Mac = "02-00-00-00-00-01".parse().unwrap();
+/// assert_eq!(mac.to_string(), "02:00:00:00:00:01");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac(pub [u8; 6]);
 
@@ -134,6 +141,13 @@ impl FromStr for Mac {
 
 /// A set of TCP flags, from CWR in the highest bit to FIN in the lowest. Written as `SYN+ACK`; the
 /// empty set as an empty string.
+///
+/// ```
+/// use flowgauge_core::key::TcpFlags;
+///
+/// assert_eq!(TcpFlags(0x12).to_string(), "SYN+ACK");
+/// assert_eq!("fin+ack".parse(), Ok(TcpFlags(0x11)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFlags(pub u8);
 

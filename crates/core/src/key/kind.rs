@@ -79,6 +79,15 @@ impl Field {
 }
 
 /// A kind of key: a set of fields, and whether the endpoints are ordered.
+///
+/// ```
+/// use flowgauge_core::key::{Field, KeyKind};
+///
+/// let kind = KeyKind::of(&[Field::Source, Field::Vlan]);
+/// assert_eq!(kind.to_string(), "source+vlan");
+/// assert!(kind.has(Field::Source) && kind.needs_extras());
+/// assert_eq!(KeyKind::CONVERSATION.name(), Some("conversation"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyKind(u16);
 

@@ -25,6 +25,17 @@ pub use spec::{Coarser, KeyError, KeySpec};
 ///
 /// The type fixes the number of words. The number of canonical bytes is a run-time value, which a
 /// summary keeps in its [`Digester`], so that keys of the same number of words share compiled code.
+///
+/// ```
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_kernel::{Digester, Isa, Seed};
+///
+/// let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(4);
+/// let key = Key4::from_canonical(&[10, 0, 0, 1]).unwrap();
+/// assert_eq!(key.canonical(4), [10, 0, 0, 1]);
+/// let other = Key4::from_canonical(&[10, 0, 0, 2]).unwrap();
+/// assert_ne!(key.digest(&digester), other.digest(&digester));
+/// ```
 pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
     /// The words of a key.
     type Words: Words;
@@ -122,6 +133,15 @@ impl<W: Words> FlowKey for Key<W> {
 
 /// The canonical bytes of a key of any type, at most 40, for code outside the hot path. Ordered by
 /// length (so IPv4 comes before IPv6), then by bytes.
+///
+/// ```
+/// use flowgauge_core::key::CanonicalKey;
+///
+/// let v4 = CanonicalKey::new(&[192, 0, 2, 1]);
+/// let v6 = CanonicalKey::new(&[0; 16]);
+/// assert_eq!(v4.as_bytes(), [192, 0, 2, 1]);
+/// assert!(v4 < v6);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Zeroable)]
 #[repr(C)]
 pub struct CanonicalKey {

@@ -10,6 +10,15 @@ use crate::unknown::Unknown;
 
 /// A key kind with the prefix lengths of its addresses: `source`, `pair/24`, `source/24,48`,
 /// `source/24+destination-port`.
+///
+/// ```
+/// use flowgauge_core::key::KeySpec;
+///
+/// let key: KeySpec = "source/24+destination-port".parse().unwrap();
+/// let flow = key.parse_flow("source=10.1.2.3,destination_port=53").unwrap();
+/// assert_eq!(flow.as_bytes(), [10, 1, 2, 0, 0, 0, 0, 53]);
+/// assert_eq!(key.fields(flow.as_bytes()).destination_port, Some(53));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     kind: KeyKind,
@@ -382,6 +391,14 @@ impl KeySpec {
 
 /// A map from keys of one kind to keys of a coarser kind: `five-tuple` to `source`, `source` to
 /// `source/24`.
+///
+/// ```
+/// use flowgauge_core::key::Coarser;
+///
+/// let coarser = Coarser::new("pair".parse().unwrap(), "source/24".parse().unwrap()).unwrap();
+/// let subnet = coarser.key(&[10, 1, 2, 3, 192, 0, 2, 1]);
+/// assert_eq!(subnet.as_bytes(), [10, 1, 2, 0]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Coarser {
     from: KeySpec,

@@ -4,6 +4,18 @@ use super::ip::FRAGMENT_OFFSET;
 use super::{Frame, LinkType, Transport, Tunnels, ethernet, parse_transport};
 
 /// Fields of a frame besides the five-tuple; zero where the frame lacks them.
+///
+/// ```
+/// use flowgauge_core::packet::{Extras, Frame, LinkType, Tunnels};
+///
+/// let mut bytes = [0; 18];
+/// bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 1]); // source address
+/// bytes[12..16].copy_from_slice(&[0x81, 0, 0, 7]); // VLAN 7
+/// let frame = Frame { bytes: &bytes, wire: 64, link: LinkType::ETHERNET, time_ns: 0 };
+/// let extras = Extras::read(&frame, Tunnels::Outer);
+/// assert_eq!(extras.vlan, 7);
+/// assert_eq!(extras.macs[..6], [2, 0, 0, 0, 0, 1]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Source MAC address, then destination MAC address.
@@ -118,7 +130,7 @@ mod tests {
 
     /// The reader of common frames must find the flags that the full parser finds, for any bytes.
     #[test]
-    fn common_flags_agree_with_a_parse() {
+    fn common_flags_agree_with_the_full_parser() {
         let mut state = 7_u64;
         let mut random = move |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -132,6 +132,17 @@ impl<'a> Frames<'a> {
 }
 
 /// Frames in owned columns, for callers that collect them.
+///
+/// ```
+/// use flowgauge_core::packet::{Frame, FrameColumns, LinkType};
+///
+/// let captured = [vec![0; 60], vec![0; 96]];
+/// let frame = |bytes| Frame { bytes, wire: 1500, link: LinkType::ETHERNET, time_ns: 0 };
+/// let columns: FrameColumns<'_> = captured.iter().map(|bytes| frame(&bytes[..])).collect();
+/// assert_eq!(columns.frames().len(), 2);
+/// assert_eq!(columns.frames().at(1).bytes.len(), 96);
+/// assert_eq!(columns.frames().wires(), [1500, 1500]);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct FrameColumns<'a> {
     bytes: Vec<&'a [u8]>,

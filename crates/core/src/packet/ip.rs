@@ -147,6 +147,16 @@ fn ports(cursor: &Cursor<'_>, protocol: u8) -> Ports {
 }
 
 /// A field of the transport header besides its ports.
+///
+/// ```
+/// use flowgauge_core::packet::{Frame, LinkType, Transport, Tunnels, parse_transport};
+///
+/// let mut bytes = [0; 40];
+/// (bytes[0], bytes[9], bytes[33]) = (0x45, 6, 0x02); // IPv4, TCP, SYN
+/// let frame = Frame { bytes: &bytes, wire: 40, link: LinkType::IPV4, time_ns: 0 };
+/// let (_, _, transport) = parse_transport(&frame, Tunnels::Outer);
+/// assert_eq!(transport, Some(Transport::Tcp(0x02)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// The TCP flags, from CWR in the highest bit to FIN in the lowest.

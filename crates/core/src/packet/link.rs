@@ -7,6 +7,13 @@ use super::ip::Network;
 use super::{Layer, Malformed, NoKey, ethernet};
 
 /// The protocol of a frame's first header.
+///
+/// ```
+/// use flowgauge_core::packet::LinkType;
+///
+/// assert_eq!(LinkType(113), LinkType::LINUX_SLL);
+/// assert_eq!(LinkType(113).to_string(), "113 (Linux cooked capture)");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 

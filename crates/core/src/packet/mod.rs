@@ -23,6 +23,19 @@ pub use parse::{Tunnels, parse, parse_inner, parse_transport};
 pub const MAX_NESTED: u8 = 16;
 
 /// The headers of a frame, as far as they could be read.
+///
+/// ```
+/// use flowgauge_core::packet::{Headers, LinkType, Ports, parse};
+///
+/// let mut frame = [0; 28];
+/// frame[0] = 0x45; // IPv4 with a header of 20 bytes
+/// frame[9] = 17; // UDP
+/// frame[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+/// frame[20..24].copy_from_slice(&[0x30, 0x39, 0, 53]);
+/// let Headers::V4(ip) = parse(LinkType::IPV4, &frame) else { panic!("not IPv4") };
+/// assert_eq!(ip.addresses[..4], [10, 0, 0, 1]);
+/// assert_eq!(ip.ports, Ports::Found(12345 << 16 | 53));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
     /// An IPv4 packet.
@@ -124,6 +137,17 @@ impl NoKey {
 }
 
 /// Where and why a packet is malformed.
+///
+/// ```
+/// use flowgauge_core::packet::{Fault, Headers, Layer, LinkType, parse};
+///
+/// // The first ten bytes of an IPv4 packet.
+/// let Headers::Malformed(malformed) = parse(LinkType::IPV4, &[0x45; 10]) else {
+///     panic!("the header is cut")
+/// };
+/// assert_eq!((malformed.layer, malformed.fault), (Layer::Ipv4, Fault::Cut));
+/// assert_eq!(malformed.offset, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// The layer whose header could not be read.
@@ -186,6 +210,18 @@ impl Fault {
 }
 
 /// Numbers of packets without a key, by reason. Its size is fixed, so counting never allocates.
+///
+/// ```
+/// use flowgauge_core::packet::{Headers, KeylessCounts, LinkType, NoKey, parse};
+///
+/// let mut arp = [0; 42];
+/// arp[12..14].copy_from_slice(&[0x08, 0x06]);
+/// let mut counts = KeylessCounts::default();
+/// if let Headers::NoKey(reason) = parse(LinkType::ETHERNET, &arp) {
+///     counts.count_no_key(reason);
+/// }
+/// assert_eq!(counts.no_key_reasons().collect::<Vec<_>>(), [(NoKey::Arp, 1)]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeylessCounts {
     malformed: [[u64; Fault::ALL.len()]; Layer::ALL.len()],

@@ -37,6 +37,23 @@ pub fn parse_inner(link: LinkType, frame: &[u8]) -> Headers {
 }
 
 /// Which packet of a tunnel is measured, and how many bytes it counts.
+///
+/// ```
+/// use flowgauge_core::packet::{Frame, Headers, LinkType, Tunnels};
+///
+/// // IP in IP: an outer and an inner header of 20 bytes.
+/// let mut bytes = [0; 40];
+/// (bytes[0], bytes[9], bytes[12]) = (0x45, 4, 10);
+/// (bytes[20], bytes[29], bytes[32]) = (0x45, 1, 172);
+/// let frame = Frame { bytes: &bytes, wire: 40, link: LinkType::IPV4, time_ns: 0 };
+/// let source = |tunnels: Tunnels| match tunnels.read(&frame) {
+///     (Headers::V4(ip), bytes) => (ip.addresses[0], bytes),
+///     (other, _) => panic!("{other:?}"),
+/// };
+/// assert_eq!(source(Tunnels::Outer), (10, 40));
+/// assert_eq!(source(Tunnels::Inner), (172, 40));
+/// assert_eq!(source(Tunnels::InnerBytes), (172, 20));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tunnels {
     /// The outer packet.
@@ -153,7 +170,7 @@ mod tests {
 
     /// The reader of common frames must find what the full parser finds, for any bytes.
     #[test]
-    fn common_packets_agree_with_the_long_way() {
+    fn common_packets_agree_with_the_full_parser() {
         let mut state = 1_u64;
         let mut random = move |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -31,6 +31,21 @@ use crate::terms::{Measure, Size, SpreadOf, Threshold};
 use crate::timeline::Timeline;
 
 /// The context of an epoch, for all its tasks.
+///
+/// ```
+/// use flowgauge_core::task::{EpochContext, Lists};
+/// use flowgauge_core::terms::{Measure, Size, Threshold};
+///
+/// let epoch = EpochContext {
+///     by: Measure::Packets,
+///     keyed: Size { packets: 1000, bytes: 60_000 },
+///     threshold: Threshold::Share(0.05),
+///     lists: Lists::unlimited(10),
+///     timeline: None,
+/// };
+/// assert_eq!(epoch.threshold_weight(), 50.0);
+/// assert_eq!(epoch.share(250.0), 0.25);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct EpochContext<'a> {
     /// The measure that `--by` names.
@@ -159,6 +174,25 @@ impl Side {
 /// A question about the lanes, answered at the close of each epoch.
 ///
 /// A task keeps its own history, which does not depend on the summaries' `clear`.
+///
+/// ```
+/// use flowgauge_core::{batch::Batch, catalog, key::{FlowKey, Key4, KeyKind}, summary::Options};
+/// use flowgauge_core::task::{EpochContext, Lane, Lists, Report, TaskOptions, find};
+/// use flowgauge_core::terms::{Measure, Threshold};
+///
+/// let mut table = catalog::build::<Key4>("linear-table", &Options::new(1 << 20, 1)).unwrap();
+/// let hosts = [1, 1, 2].map(|host| Key4::from_canonical(&[10, 0, 0, host]).unwrap());
+/// let mut batch = Batch::new();
+/// batch.fill(&hosts, 60);
+/// table.ingest(&mut batch);
+/// let lane = Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers: table.answers() };
+/// let (by, threshold) = (Measure::Packets, Threshold::Share(0.5));
+/// let lists = Lists::unlimited(10);
+/// let epoch = EpochContext { by, keyed: batch.size(), threshold, lists, timeline: None };
+/// let mut task = find("heavy-hitters").unwrap().build(&TaskOptions::new(1.into())).unwrap();
+/// let Ok(Report::Sizes { items, .. }) = task.run(&epoch, &[lane], &mut []) else { panic!() };
+/// assert_eq!(items[0].key.as_bytes(), [10, 0, 0, 1]);
+/// ```
 pub trait Task: Send {
     /// The name on the command line.
     fn name(&self) -> &'static str;
@@ -213,6 +247,16 @@ pub trait Task: Send {
 pub struct Unsupported(pub String);
 
 /// The answer of a task.
+///
+/// ```
+/// use flowgauge_core::summary::Estimate;
+/// use flowgauge_core::task::Report;
+///
+/// let report = Report::Cardinality { flows: Estimate::exact(3) };
+/// assert_eq!(report.listed(), None);
+/// let report = Report::Hierarchical { threshold: 50.0, items: Vec::new(), truncated: 2 };
+/// assert_eq!(report.listed(), Some((0, 2)));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// `top`, `heavy-hitters` and `flow-size`.

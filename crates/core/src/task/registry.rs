@@ -53,6 +53,14 @@ pub fn find(name: &str) -> Result<&'static TaskEntry, Unknown> {
 }
 
 /// An entry in the list of tasks.
+///
+/// ```
+/// use flowgauge_core::task::find;
+///
+/// assert_eq!(find("top").unwrap().question, "the largest flows");
+/// let unknown = find("topp").unwrap_err();
+/// assert_eq!(unknown.to_string(), "unknown task 'topp'; did you mean 'top'?");
+/// ```
 #[derive(Debug)]
 pub struct TaskEntry {
     /// The name on the command line.

@@ -18,6 +18,20 @@ use crate::terms::Size;
 /// Cost: about 0.2 ns a packet at high rates (one addition for each burst), and one parse for each
 /// sampled packet. Memory: at most 64 KiB for the series and 2.5 MiB for the sample, whatever the
 /// length of the epoch.
+///
+/// ```
+/// use flowgauge_core::key::KeyKind;
+/// use flowgauge_core::packet::{Frame, FrameColumns, LinkType, Tunnels};
+/// use flowgauge_core::timeline::Timeline;
+///
+/// let frame = |time_ns| Frame { bytes: &[0x45; 20], wire: 60, link: LinkType::IPV4, time_ns };
+/// let frames: FrameColumns<'_> = [frame(0), frame(1_000_000)].into_iter().collect();
+/// let mut timeline = Timeline::new(KeyKind::FIVE_TUPLE.into(), Tunnels::Outer, 1);
+/// timeline.add(frames.frames());
+/// assert_eq!(timeline.series().bins().next().unwrap().size.packets, 2);
+/// assert!(timeline.sample().is_whole());
+/// assert_eq!(timeline.sample().packets()[1].time_ns, 1_000_000);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Timeline {
     key: KeySpec,

@@ -11,6 +11,16 @@ const FINEST_NS: i64 = 1_000_000_000 / 64;
 /// A time series of packets and bytes. Bins begin at multiples of their width since the UNIX epoch.
 /// When more than 4,096 bins are needed, all bins double their width. The memory is reserved at
 /// construction.
+///
+/// ```
+/// use flowgauge_core::timeline::Series;
+///
+/// let mut series = Series::default();
+/// series.add(&[0, 500_000_000, 1_000_000_000], &[60, 60, 1500]);
+/// let seconds = series.widened(1_000_000_000);
+/// let bytes: Vec<u64> = seconds.bins().map(|bin| bin.size.bytes).collect();
+/// assert_eq!(bytes, [120, 1500]);
+/// ```
 #[derive(Debug)]
 pub struct Series {
     width_ns: i64,

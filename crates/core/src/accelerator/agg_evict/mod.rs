@@ -65,6 +65,23 @@ struct Leaving<K, F, B> {
 }
 
 /// The Agg-Evict accelerator.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog::build_accelerated;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Options, Parameters};
+///
+/// let chain = [("agg-evict".to_owned(), Parameters::default())];
+/// let options = Options::new(1 << 20, 1);
+/// let mut summary = build_accelerated::<Key4>(&chain, "count-min", &options).unwrap();
+/// let (key, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// batch.fill(&[key; 100], 60);
+/// summary.ingest(&mut batch);
+/// summary.settle();
+/// let size = summary.answers().size().unwrap().estimate(key.canonical(4));
+/// assert_eq!(size.packets.unwrap().value, 100.0);
+/// ```
 pub struct AggEvict;
 
 impl Accelerate for AggEvict {
@@ -107,11 +124,11 @@ impl Accelerate for AggEvict {
     }
 
     fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
-        Ok(match asked(options)? {
-            Asked::Rows(rows) => {
+        Ok(match table_size(options)? {
+            TableSize::Rows(rows) => {
                 rows * (size_of::<Row<<OfWords as Tag>::Row, Spoken<K>, u32>>() + MOST_ROW_BYTES)
             }
-            Asked::Bytes(bytes) => bytes,
+            TableSize::Bytes(bytes) => bytes,
         } + staged::<K, Spoken<K>, u64>())
     }
 
@@ -136,12 +153,12 @@ const fn staged<K: FlowKey, F, B>() -> usize {
 }
 
 /// The given size of the table: a number of rows or of bytes.
-enum Asked {
+enum TableSize {
     Rows(usize),
     Bytes(usize),
 }
 
-fn asked(options: &Options) -> Result<Asked, BuildError> {
+fn table_size(options: &Options) -> Result<TableSize, BuildError> {
     let parameters = &options.parameters;
     parameters.exclusive("rows", &["memory"])?;
     let digests = tags(options)? == OfDigest::NAME;
@@ -155,12 +172,12 @@ fn asked(options: &Options) -> Result<Asked, BuildError> {
             .into()
         };
         let fits = !digests || rows.is_power_of_two();
-        return fits.then_some(Asked::Rows(rows as usize)).ok_or_else(refused);
+        return fits.then_some(TableSize::Rows(rows as usize)).ok_or_else(refused);
     }
     let bytes = parameters.integer("memory", 1024..=MOST_BYTES)?;
     // At most a quarter of the memory, for small runs.
     let default = || DEFAULT_BYTES.min(options.memory_bytes as u64 / 4);
-    Ok(Asked::Bytes(bytes.unwrap_or_else(default) as usize))
+    Ok(TableSize::Bytes(bytes.unwrap_or_else(default) as usize))
 }
 
 /// The number of rows of `row_bytes` bytes each. `lower` rounds down to a possible number of rows.
@@ -170,9 +187,9 @@ fn rows(
     row_bytes: usize,
     lower: fn(usize) -> usize,
 ) -> Result<usize, BuildError> {
-    Ok(match asked(options)? {
-        Asked::Rows(rows) => rows,
-        Asked::Bytes(bytes) => lower((bytes / row_bytes).clamp(1, MOST_ROWS)),
+    Ok(match table_size(options)? {
+        TableSize::Rows(rows) => rows,
+        TableSize::Bytes(bytes) => lower((bytes / row_bytes).clamp(1, MOST_ROWS)),
     })
 }
 

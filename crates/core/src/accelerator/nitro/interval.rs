@@ -38,7 +38,7 @@ pub(super) enum Mode {
 
 /// The parameters.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct Config {
     pub(super) mode: Mode,
     /// The largest interval.
     pub(super) most: u64,
@@ -47,21 +47,21 @@ pub(super) struct Asked {
     pub(super) headers: bool,
 }
 
-impl Asked {
+impl Config {
     pub(super) fn new(parameters: &Parameters) -> Result<Self, BuildError> {
         let mode = match parameters.word("mode", MODES)? {
             "fixed" => Mode::Fixed,
             "line-rate" => Mode::LineRate,
             _ => Mode::Correct,
         };
-        let asked = one_in(parameters)?;
+        let given = one_in(parameters)?;
         let most = match mode {
-            Mode::Fixed => asked.unwrap_or(FIXED),
+            Mode::Fixed => given.unwrap_or(FIXED),
             // The largest power of two up to it.
-            _ => 1 << asked.unwrap_or(LINE_RATE).ilog2(),
+            _ => 1 << given.unwrap_or(LINE_RATE).ilog2(),
         };
         let epsilon = parameters.fraction("epsilon")?.unwrap_or(EPSILON);
-        let headers = headers::asked(parameters, Measure::Packets)?;
+        let headers = headers::requested(parameters, Measure::Packets)?;
         Ok(Self { mode, most, epsilon, headers })
     }
 
@@ -127,7 +127,7 @@ fn one_in(parameters: &Parameters) -> Result<Option<u64>, BuildError> {
 
 /// The current sampling interval.
 pub(super) struct Interval {
-    asked: Asked,
+    config: Config,
     /// Windows from one convergence test to the next: a test reads every cell, so at least as many
     /// rows come in between.
     tested_every: u64,
@@ -141,20 +141,20 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    pub(super) fn new(asked: Asked, cells: usize) -> Self {
-        let one_in = if asked.mode == Mode::Fixed { asked.most } else { 1 };
+    pub(super) fn new(config: Config, cells: usize) -> Self {
+        let one_in = if config.mode == Mode::Fixed { config.most } else { 1 };
         let tested_every = (cells as u64).div_ceil(WINDOW);
-        Self { asked, tested_every, one_in, seen: 0, since_ns: 0, converged: false }
+        Self { config, tested_every, one_in, seen: 0, since_ns: 0, converged: false }
     }
 
-    pub(super) fn asked(&self) -> Asked {
-        self.asked
+    pub(super) fn config(&self) -> Config {
+        self.config
     }
 
     /// The number of the row, counted from 1, after which the interval may change.
     #[inline(always)]
     pub(super) fn until(&self) -> u64 {
-        match self.asked.mode {
+        match self.config.mode {
             Mode::Fixed => u64::MAX,
             _ => (self.seen / WINDOW + 1).saturating_mul(WINDOW),
         }
@@ -178,14 +178,14 @@ impl Interval {
         let packets = if windows == 1 { WINDOW - 1 } else { WINDOW };
         let passed_ns = time_ns.saturating_sub(self.since_ns);
         self.since_ns = time_ns;
-        if self.asked.mode == Mode::Correct
+        if self.config.mode == Mode::Correct
             && !self.converged
             && windows.is_multiple_of(self.tested_every)
         {
-            let least = self.asked.convergence() * (largest as f64).powi(2);
+            let least = self.config.convergence() * (largest as f64).powi(2);
             self.converged = squared_l2() >= least;
         }
-        if self.asked.mode == Mode::Correct && !self.converged {
+        if self.config.mode == Mode::Correct && !self.converged {
             return 1;
         }
         match u64::try_from(passed_ns) {
@@ -193,7 +193,7 @@ impl Interval {
             _ if time_ns == 0 => 1,
             Ok(passed_ns @ 1..) => {
                 let one_in = (packets * NS_A_PACKET).div_ceil(passed_ns).next_power_of_two();
-                one_in.min(self.asked.most)
+                one_in.min(self.config.most)
             }
             // A clock that stands still or goes back says nothing about the rate.
             _ => self.one_in,
@@ -204,7 +204,7 @@ impl Interval {
     pub(super) fn clear(&mut self) {
         self.next_epoch();
         self.since_ns = 0;
-        if self.asked.mode != Mode::Fixed {
+        if self.config.mode != Mode::Fixed {
             self.one_in = 1;
         }
     }
@@ -212,7 +212,7 @@ impl Interval {
     /// Begins an epoch, at the current interval.
     pub(super) fn next_epoch(&mut self) {
         (self.seen, self.converged) = (0, false);
-        if self.asked.mode == Mode::Correct {
+        if self.config.mode == Mode::Correct {
             self.one_in = 1;
         }
     }
@@ -229,9 +229,9 @@ impl Interval {
             return Err(from.invalid("packets seen", 8, "it is impossibly large"));
         }
         self.one_in = from.number("sampling interval")?;
-        let possible = match self.asked.mode {
-            Mode::Fixed => self.one_in == self.asked.most,
-            _ => self.one_in.is_power_of_two() && self.one_in <= self.asked.most,
+        let possible = match self.config.mode {
+            Mode::Fixed => self.one_in == self.config.most,
+            _ => self.one_in.is_power_of_two() && self.one_in <= self.config.most,
         };
         if !possible {
             return Err(from.invalid("sampling interval", 8, "it is impossibly large"));
@@ -249,7 +249,7 @@ mod tests {
 
     fn interval(pairs: &[(&str, &str)]) -> Interval {
         let parameters = Parameters::new(pairs.iter().copied());
-        Interval::new(Asked::new(&parameters).unwrap(), 25_000)
+        Interval::new(Config::new(&parameters).unwrap(), 25_000)
     }
 
     /// The intervals after windows of packets with these gaps.
@@ -291,12 +291,12 @@ mod tests {
     /// Tests are due after as many packets as cells: at every third window.
     #[test]
     fn it_converges_before_it_samples() {
-        let asked = [("mode", "correct"), ("epsilon", "0.1"), ("p", "0.25")];
+        let config = [("mode", "correct"), ("epsilon", "0.1"), ("p", "0.25")];
         let least = 121.0 * 1.05 * 1e4 * 16.0;
-        let mut correct = interval(&asked);
-        assert!((correct.asked.convergence() / least - 1.0).abs() < 1e-9);
+        let mut correct = interval(&config);
+        assert!((correct.config.convergence() / least - 1.0).abs() < 1e-9);
         assert_eq!(windows(&mut correct, &[25; 7], least * 0.99), [1; 7]);
-        let mut correct = interval(&asked);
+        let mut correct = interval(&config);
         assert_eq!(windows(&mut correct, &[25; 4], least * 1.01), [1, 1, 4, 4]);
         correct.next_epoch();
         assert_eq!((correct.one_in, correct.converged), (1, false));
@@ -308,7 +308,7 @@ mod tests {
             assert_eq!(interval(&[("p", p)]).one_in, one_in, "{p}");
         }
         for p in ["0", "1.5", "-1", "nan", "1e-9", "x"] {
-            assert!(Asked::new(&Parameters::new([("p", p)])).is_err(), "{p}");
+            assert!(Config::new(&Parameters::new([("p", p)])).is_err(), "{p}");
         }
     }
 }

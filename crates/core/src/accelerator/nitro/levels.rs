@@ -3,7 +3,7 @@
 //! Deep levels get few packets a second and converge late. They count every packet, so that sums
 //! over all flows remain accurate.
 
-use super::interval::{Asked, Interval};
+use super::interval::{Config, Interval};
 use super::sampled::Taken;
 use super::{NitroSketch, SALT};
 use crate::accelerator::Accelerate;
@@ -42,8 +42,8 @@ struct Level {
 
 impl Level {
     /// A level with `whole` always takes all packets.
-    fn new(asked: Asked, cells: usize, seed: u64, whole: bool) -> Self {
-        let (interval, draws) = (Interval::new(asked, cells), Sampler::new(seed, 1.0));
+    fn new(config: Config, cells: usize, seed: u64, whole: bool) -> Self {
+        let (interval, draws) = (Interval::new(config, cells), Sampler::new(seed, 1.0));
         let (fewest, weight, since, spread, merged, merged_weight) = (1, 0, 0, 0, 0, 0);
         let mut level = Self {
             interval,
@@ -108,7 +108,7 @@ impl Level {
 /// until then answers lack them. Memory: two batches, and a byte for each row of one.
 pub(super) struct Leveled<K> {
     by: Measure,
-    asked: Asked,
+    config: Config,
     levels: Box<[Level]>,
     /// Rows of the sketch.
     rows: u32,
@@ -124,7 +124,7 @@ impl<K: FlowKey> Leveled<K> {
     /// Builds it before a sketch with levels, or returns the sketch. The memory is already
     /// reserved.
     pub(super) fn before(
-        asked: Asked,
+        config: Config,
         options: &Options,
         mut inner: Box<dyn Summary<K>>,
     ) -> Result<Self, Box<dyn Summary<K>>> {
@@ -134,11 +134,11 @@ impl<K: FlowKey> Leveled<K> {
         // Each level has its own draws.
         let level = |level| {
             let seed = remix(seed, level as u64);
-            Level::new(asked, of.level_cells(level), seed, level >= FIRST_WHOLE)
+            Level::new(config, of.level_cells(level), seed, level >= FIRST_WHOLE)
         };
         let levels = (0..of.levels()).map(level).collect();
         let (by, taken, whole) = (options.by, Taken::new(options.by), Batch::new());
-        Ok(Self { by, asked, levels, rows, largest: 0, taken, whole, inner })
+        Ok(Self { by, config, levels, rows, largest: 0, taken, whole, inner })
     }
 
     /// Ends the window of a level at a time, and changes its interval if needed.
@@ -226,7 +226,7 @@ impl<K: FlowKey> Leveled<K> {
     }
 
     /// Sets the sampling rates of the levels in the sketch.
-    fn tell(&mut self) {
+    fn set_level_samples(&mut self) {
         let largest = self.largest();
         let mut samples = [LevelSample::default(); MOST_LEVELS];
         for (sample, level) in samples.iter_mut().zip(&self.levels) {
@@ -277,7 +277,7 @@ impl<K: FlowKey> Ingest<K> for Leveled<K> {
     fn settle(&mut self) {
         self.pass_on();
         self.inner.settle();
-        self.tell();
+        self.set_level_samples();
     }
 
     fn wants_bytes(&self) -> bool {
@@ -297,7 +297,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
         if self.by != other.by {
             return Err(Incompatible("measures differ"));
         }
-        if self.asked.settings() != other.asked.settings() {
+        if self.config.settings() != other.config.settings() {
             return Err(Incompatible("parameters differ"));
         }
         self.settle();
@@ -310,7 +310,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
             own.merged = own.merged.saturating_add(other.unit(largest));
             own.merged_weight = own.merged_weight.saturating_add(other.all());
         }
-        self.tell();
+        self.set_level_samples();
         Ok(())
     }
 
@@ -332,7 +332,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
             let mut numbers = [0u64; 6];
             from.numbers("sample", &mut numbers)?;
             let [fewest, weight, since, spread, merged, merged_weight] = numbers;
-            let most = if level.whole { 1 } else { self.asked.most };
+            let most = if level.whole { 1 } else { self.config.most };
             if !(level.interval.one_in..=most).contains(&fewest) || since > weight {
                 return Err(from.invalid("sample", 48, "it is too few packets for its rows"));
             }
@@ -343,7 +343,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
             level.draws.load(from)?;
         }
         self.inner.load(from)?;
-        self.tell();
+        self.set_level_samples();
         Ok(())
     }
 
@@ -368,7 +368,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
     }
 
     fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
-        let mut all = vec![(NitroSketch::INFO.name, self.asked.settings())];
+        let mut all = vec![(NitroSketch::INFO.name, self.config.settings())];
         all.extend(self.inner.accelerators());
         all
     }

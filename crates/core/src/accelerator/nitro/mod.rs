@@ -13,7 +13,7 @@ mod interval;
 mod levels;
 mod sampled;
 
-use self::interval::{Asked, Mode};
+use self::interval::{Config, Mode};
 use self::levels::Leveled;
 use self::sampled::{Nitro, Taken};
 use super::{Accelerate, AcceleratorInfo, headers};
@@ -32,6 +32,23 @@ const SALT: u64 = 0x17c2_6b9d_e58f_03a4;
 /// slot costs only its share of the batch and, by bytes, of summing the lengths. Sizes are
 /// unbiased, except for flows of fewer than 10/p packets, whose median of the rows is too low.
 /// Memory: one batch.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog::build_accelerated;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Options, Parameters};
+///
+/// let chain = [("nitro".to_owned(), Parameters::new([("p", "0.1")]))];
+/// let options = Options::new(1 << 20, 1);
+/// let mut summary = build_accelerated::<Key4>(&chain, "count-sketch", &options).unwrap();
+/// let (key, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// batch.fill(&[key; 250], 60);
+/// (0..400).for_each(|_| summary.ingest(&mut batch));
+/// summary.settle();
+/// let size = summary.answers().size().unwrap().estimate(key.canonical(4)).packets.unwrap();
+/// assert!((size.value / 100_000.0 - 1.0).abs() < 0.05);
+/// ```
 pub struct NitroSketch;
 
 const NO_ROWS: &str = "it needs a sketch with unbiased rows of counters right behind it";
@@ -70,12 +87,12 @@ impl Accelerate for NitroSketch {
 
     /// A sample cannot answer the number of flows, unless deep levels count all of their packets.
     fn answers(parameters: &Parameters, laws: &Laws, ability: Ability) -> Option<Ability> {
-        let asked = Asked::new(parameters).ok()?;
+        let config = Config::new(parameters).ok()?;
         match ability {
-            _ if asked.takes_all() || asked.by_levels(laws.levels) => Some(ability),
+            _ if config.takes_all() || config.by_levels(laws.levels) => Some(ability),
             Ability::Size(_) | Ability::Candidates => Some(ability),
             Ability::Cells { sampled } => {
-                Some(Ability::Cells { sampled: sampled || asked.mode == Mode::Fixed })
+                Some(Ability::Cells { sampled: sampled || config.mode == Mode::Fixed })
             }
             _ => None,
         }
@@ -83,7 +100,7 @@ impl Accelerate for NitroSketch {
 
     fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
         let whole =
-            if Asked::new(&options.parameters)?.by_levels(true) { Batch::<K>::BYTES } else { 0 };
+            if Config::new(&options.parameters)?.by_levels(true) { Batch::<K>::BYTES } else { 0 };
         Ok(Taken::<K>::BYTES + whole)
     }
 
@@ -91,19 +108,19 @@ impl Accelerate for NitroSketch {
         options: &Options,
         inner: Box<dyn Summary<K>>,
     ) -> Result<Box<dyn Summary<K>>, BuildError> {
-        let asked = Asked::new(&options.parameters)?;
-        headers::asked(&options.parameters, options.by)?;
-        asked.check()?;
+        let config = Config::new(&options.parameters)?;
+        headers::requested(&options.parameters, options.by)?;
+        config.check()?;
         options.memory.take(Self::memory_bytes::<K>(options)?)?;
-        let inner = if asked.by_levels(true) {
-            match Leveled::before(asked, options, inner) {
+        let inner = if config.by_levels(true) {
+            match Leveled::before(config, options, inner) {
                 Ok(levels) => return Ok(Box::new(levels)),
                 Err(inner) => inner,
             }
         } else {
             inner
         };
-        match Nitro::before(asked, options, inner) {
+        match Nitro::before(config, options, inner) {
             Ok(nitro) => Ok(Box::new(nitro)),
             Err(_) => Err(BuildErrorKind::Unfit {
                 algorithm: Self::INFO.name,
@@ -114,18 +131,18 @@ impl Accelerate for NitroSketch {
     }
 
     fn promise(parameters: &Parameters) -> Result<Option<String>, BuildError> {
-        let asked = Asked::new(parameters)?;
-        if asked.takes_all() {
+        let config = Config::new(parameters)?;
+        if config.takes_all() {
             return Ok(None);
         }
-        let Asked { mode, most, epsilon, .. } = asked;
+        let Config { mode, most, epsilon, .. } = config;
         let (taken, share) = match mode {
             Mode::Fixed => ("one packet in", 8.0),
             _ => ("at least one packet in", 11.0),
         };
-        let columns = (share * epsilon.powi(-2) / asked.p()).ceil();
+        let columns = (share * epsilon.powi(-2) / config.p()).ceil();
         let (converges, before) = match mode {
-            Mode::Correct => (asked.convergence().sqrt(), "; until then all packets are counted"),
+            Mode::Correct => (config.convergence().sqrt(), "; until then all packets are counted"),
             _ => (columns, ""),
         };
         // By Chebyshev's inequality: the variance is at most (2 - p)/8 of the squared error, for

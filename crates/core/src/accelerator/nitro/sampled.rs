@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::SALT;
-use super::interval::{Asked, Interval, Mode};
+use super::interval::{Config, Interval, Mode};
 use crate::accelerator::headers::{Chance, any_of};
 use crate::accelerator::{Accelerate, HeaderRate, NitroSketch};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -49,14 +49,14 @@ pub(super) struct Nitro<K> {
 impl<K: FlowKey> Nitro<K> {
     /// Builds it before a summary with rows, or returns the summary.
     pub(super) fn before(
-        asked: Asked,
+        config: Config,
         options: &Options,
         mut inner: Box<dyn Summary<K>>,
     ) -> Result<Self, Box<dyn Summary<K>>> {
         let Some((rows, cells)) = inner.rows().map(|rows| (rows.rows(), rows.cells())) else {
             return Err(inner);
         };
-        let interval = Interval::new(asked, cells);
+        let interval = Interval::new(config, cells);
         let fewest = interval.one_in;
         let draws = Sampler::new(options.digester.seed().draws() ^ SALT, 1.0 / fewest as f64);
         let (total, largest, merged) = (0, 0, 0);
@@ -121,12 +121,12 @@ impl<K: FlowKey> Nitro<K> {
 
 impl<K: FlowKey> Ingest<K> for Nitro<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
-        if self.interval.asked().headers {
-            return self.ingest_drawn(batch);
+        if self.interval.config().headers {
+            return self.ingest_sampled(batch);
         }
         let mut from = 0;
         // The time column stays out of the cache if it is not needed.
-        if self.interval.asked().mode != Mode::Fixed {
+        if self.interval.config().mode != Mode::Fixed {
             if let Some(time_ns) = batch.times_ns().first().filter(|_| self.interval.seen == 0) {
                 self.interval.begin(*time_ns);
             }
@@ -151,7 +151,7 @@ impl<K: FlowKey> Ingest<K> for Nitro<K> {
 
 impl<K: FlowKey> Summary<K> for Nitro<K> {
     fn answers(&self) -> &dyn Answers {
-        if self.interval.asked().takes_all() { self.inner.answers() } else { self }
+        if self.interval.config().takes_all() { self.inner.answers() } else { self }
     }
 
     /// With the same seed, both sampled the same positions of their streams, so errors add up.
@@ -160,12 +160,12 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
         if self.by != other.by {
             return Err(Incompatible("measures differ"));
         }
-        if self.interval.asked().settings() != other.interval.asked().settings() {
+        if self.interval.config().settings() != other.interval.config().settings() {
             return Err(Incompatible("parameters differ"));
         }
         self.settle();
         self.inner.merge(&*other.inner)?;
-        if self.interval.asked().headers {
+        if self.interval.config().headers {
             self.interval.seen = self.interval.seen.saturating_add(other.interval.seen);
         }
         self.total = self.total.saturating_add(other.total);
@@ -186,7 +186,7 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
         let mut numbers = [0; 4];
         from.numbers("sample", &mut numbers)?;
         [self.fewest, self.total, self.largest, self.merged] = numbers;
-        if !(self.interval.one_in..=self.interval.asked().most).contains(&self.fewest) {
+        if !(self.interval.one_in..=self.interval.config().most).contains(&self.fewest) {
             return Err(from.invalid("sample", 32, "it is too few packets for its rows"));
         }
         self.restart();
@@ -214,7 +214,7 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
     }
 
     fn header_rate(&self) -> Option<HeaderRate> {
-        self.drawn_at()
+        self.meter_rate()
     }
 
     fn passed_over(&mut self, packets: u64, _: u64) {
@@ -226,7 +226,7 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
     }
 
     fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
-        let mut all = vec![(NitroSketch::INFO.name, self.interval.asked().settings())];
+        let mut all = vec![(NitroSketch::INFO.name, self.interval.config().settings())];
         all.extend(self.inner.accelerators());
         all
     }
@@ -430,18 +430,18 @@ const DELTA: f64 = 0.01;
 
 impl<K: FlowKey> Nitro<K> {
     /// The meter's sampling rate, if it samples before headers.
-    pub(super) fn drawn_at(&self) -> Option<HeaderRate> {
+    pub(super) fn meter_rate(&self) -> Option<HeaderRate> {
         let (one_in, rows) = (self.interval.one_in, self.rows);
         let rate = HeaderRate { chance: Chance::Rows { one_in, rows }, delta: DELTA };
-        self.interval.asked().headers.then_some(rate)
+        self.interval.config().headers.then_some(rate)
     }
 
     /// Ingests packets that the meter sampled, each for at least one row.
-    pub(super) fn ingest_drawn(&mut self, batch: &mut Batch<K>) {
+    pub(super) fn ingest_sampled(&mut self, batch: &mut Batch<K>) {
         let all = 0..batch.len();
         self.interval.seen = self.interval.seen.saturating_add(batch.len() as u64);
         self.total = self.represented() as u64;
-        if self.interval.asked().takes_all() {
+        if self.interval.config().takes_all() {
             self.inner.ingest(batch);
             return;
         }
@@ -458,7 +458,7 @@ impl<K: FlowKey> Nitro<K> {
     /// Counts packets of the epoch that were not read and may belong to this lane. The total is the
     /// upper bound from these and from the packets that were read.
     pub(super) fn pass_over(&mut self, packets: u64) {
-        if self.interval.asked().headers {
+        if self.interval.config().headers {
             let unit = 2.0 * self.weight() * (2.0 / DELTA).ln();
             let represented = self.represented();
             let error = Sampling { unit, confidence: 1.0 - DELTA }.error(represented);

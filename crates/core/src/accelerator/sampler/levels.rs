@@ -161,7 +161,7 @@ impl<K: FlowKey> Leveled<K> {
     }
 
     /// Sets the sampling rates of the levels in the summary.
-    fn tell(&mut self) {
+    fn set_level_samples(&mut self) {
         let samples: [_; MOST_LEVELS] = std::array::from_fn(|level| self.levels[level].sample());
         let levels = &self.levels[..self.count];
         let total = levels.iter().map(Level::units).fold(0, u64::saturating_add);
@@ -177,7 +177,7 @@ impl<K: FlowKey> Leveled<K> {
             self.levels[level].forget();
             self.change(level);
         }
-        self.tell();
+        self.set_level_samples();
     }
 }
 
@@ -216,7 +216,7 @@ impl<K: FlowKey> Ingest<K> for Leveled<K> {
     fn settle(&mut self) {
         self.taken.pass_on(&mut *self.inner);
         self.inner.settle();
-        self.tell();
+        self.set_level_samples();
     }
 
     fn wants_bytes(&self) -> bool {
@@ -247,7 +247,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
             own.merged = own.merged.saturating_add(other.weight());
             own.merged_units = own.merged_units.saturating_add(other.units());
         }
-        self.tell();
+        self.set_level_samples();
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
             (level.spread, level.merged, level.merged_units) = (spread, merged, merged_units);
         }
         self.inner.load(from)?;
-        self.tell();
+        self.set_level_samples();
         Ok(())
     }
 

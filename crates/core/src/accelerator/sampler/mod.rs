@@ -68,7 +68,7 @@ struct Sampled<K> {
     /// Sum of the maximum weights of a unit in merged samples.
     merged: u64,
     /// Packets skipped by the meter that the total includes.
-    noted: u64,
+    skipped: u64,
     /// The sampled packets.
     taken: Taken<K>,
     inner: Box<dyn Summary<K>>,
@@ -121,7 +121,7 @@ impl<K: FlowKey> Sampled<K> {
             total,
             largest,
             merged,
-            noted: 0,
+            skipped: 0,
             taken,
             inner,
         };
@@ -239,7 +239,7 @@ impl<K: FlowKey> Sampled<K> {
     /// Forgets all packets; the random draws continue.
     fn forget(&mut self) {
         (self.one_in, self.seen, self.total, self.largest, self.merged) = (1, 0, 0, 0, 0);
-        self.noted = 0;
+        self.skipped = 0;
         self.taken.clear();
         self.change(1);
     }
@@ -248,7 +248,7 @@ impl<K: FlowKey> Sampled<K> {
 impl<K: FlowKey> Ingest<K> for Sampled<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         if self.kind.headers {
-            return self.ingest_drawn(batch);
+            return self.ingest_sampled(batch);
         }
         let units = self.count(batch);
         let end = self.seen.saturating_add(units);
@@ -338,7 +338,7 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
     }
 
     fn header_rate(&self) -> Option<HeaderRate> {
-        self.drawn_at()
+        self.meter_rate()
     }
 
     fn passed_over(&mut self, packets: u64, one_in: u64) {
@@ -419,7 +419,7 @@ impl<K: FlowKey> Taken<K> {
 
 impl<K: FlowKey> Sampled<K> {
     /// The meter's sampling rate, if it samples before headers.
-    fn drawn_at(&self) -> Option<HeaderRate> {
+    fn meter_rate(&self) -> Option<HeaderRate> {
         match self.kind.rate {
             Rate::Steps(steps) if self.kind.headers => {
                 Some(HeaderRate { chance: Chance::Steps(steps), delta: self.kind.delta })
@@ -429,7 +429,7 @@ impl<K: FlowKey> Sampled<K> {
     }
 
     /// Takes packets that the meter sampled, with their weights.
-    fn ingest_drawn(&mut self, batch: &mut Batch<K>) {
+    fn ingest_sampled(&mut self, batch: &mut Batch<K>) {
         let rows = batch.len() as u64;
         self.seen = self.seen.saturating_add(rows);
         self.total = self.total.saturating_add(rows);
@@ -439,8 +439,8 @@ impl<K: FlowKey> Sampled<K> {
     /// Counts packets of the epoch that were not read and may belong to this lane.
     fn pass_over(&mut self, packets: u64, one_in: u64) {
         if self.kind.headers {
-            self.total = (self.total - self.noted).saturating_add(packets);
-            self.noted = packets;
+            self.total = (self.total - self.skipped).saturating_add(packets);
+            self.skipped = packets;
             self.one_in = self.one_in.max(one_in);
         }
     }

@@ -32,15 +32,32 @@ const PAPER: &str = "paper";
 /// at most ε N, except with probability δ, and smaller for small flows, as their bounds show. The
 /// weight that it passes on may exceed N by a share ε, so the `epsilon` of the summary behind it is
 /// divided by 1 + ε (section IV).
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog::build_accelerated;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Options, Parameters};
+///
+/// let chain = [("skipper".to_owned(), Parameters::new([("epsilon", "0.05")]))];
+/// let options = Options::new(1 << 20, 1);
+/// let mut summary = build_accelerated::<Key4>(&chain, "count-min", &options).unwrap();
+/// let (key, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// batch.fill(&[key; 250], 60);
+/// (0..400).for_each(|_| summary.ingest(&mut batch));
+/// summary.settle();
+/// let size = summary.answers().size().unwrap().estimate(key.canonical(4)).packets.unwrap();
+/// assert!(size.low <= 100_000.0 && 100_000.0 <= size.high);
+/// ```
 pub struct Skipper;
 
 /// The parameters: an error as a share of the total, or of L2.
-enum Asked {
+enum Target {
     L1(Share),
     L2(Norm),
 }
 
-impl Asked {
+impl Target {
     /// Reads the parameters, for keys of `bits` bits.
     fn new(parameters: &Parameters, bits: usize) -> Result<Self, BuildError> {
         if parameters.get("l2").is_some() {
@@ -143,7 +160,7 @@ impl Accelerate for Skipper {
 
     fn answers(parameters: &Parameters, laws: &Laws, ability: Ability) -> Option<Ability> {
         match ability {
-            _ if !laws.levels || headers::is_asked(parameters) => super::answers(ability),
+            _ if !laws.levels || headers::is_requested(parameters) => super::answers(ability),
             Ability::Cells { .. } => Some(Ability::Cells { sampled: true }),
             _ => Some(ability),
         }
@@ -158,17 +175,17 @@ impl Accelerate for Skipper {
         mut inner: Box<dyn Summary<K>>,
     ) -> Result<Box<dyn Summary<K>>, BuildError> {
         let (settings, rate, delta) =
-            match Asked::new(&options.parameters, 8 * options.digester.key_bytes())? {
-                Asked::L1(asked) => {
-                    (asked.settings(), Rate::Steps(Steps::falling(asked.step())), asked.delta)
+            match Target::new(&options.parameters, 8 * options.digester.key_bytes())? {
+                Target::L1(share) => {
+                    (share.settings(), Rate::Steps(Steps::falling(share.step())), share.delta)
                 }
-                Asked::L2(_) if inner.rows().is_none() => {
+                Target::L2(_) if inner.rows().is_none() => {
                     let (algorithm, reason) = (Self::INFO.name, NO_ROWS.to_owned());
                     return Err(BuildErrorKind::Unfit { algorithm, reason }.into());
                 }
-                Asked::L2(norm) => (norm.settings(), Rate::Norm(norm), norm.delta),
+                Target::L2(norm) => (norm.settings(), Rate::Norm(norm), norm.delta),
             };
-        let headers = headers::asked(&options.parameters, options.by)?;
+        let headers = headers::requested(&options.parameters, options.by)?;
         if headers && matches!(rate, Rate::Norm(_)) {
             return Err(headers::refused(
                 "supported with l2, which depends on the summary: leave out l2, or use \
@@ -186,16 +203,16 @@ impl Accelerate for Skipper {
 
     fn inflation(parameters: &Parameters) -> Result<f64, BuildError> {
         // Errors as a share of the norm add up without inflation.
-        Ok(match Asked::new(parameters, 64)? {
-            Asked::L1(asked) => 1.0 + asked.epsilon,
-            Asked::L2(_) => 1.0,
+        Ok(match Target::new(parameters, 64)? {
+            Target::L1(share) => 1.0 + share.epsilon,
+            Target::L2(_) => 1.0,
         })
     }
 
     fn promise(parameters: &Parameters) -> Result<Option<String>, BuildError> {
-        let asked = match Asked::new(parameters, 64)? {
-            Asked::L1(asked) => asked,
-            Asked::L2(Norm { epsilon, delta, least, .. }) => {
+        let share = match Target::new(parameters, 64)? {
+            Target::L1(share) => share,
+            Target::L2(Norm { epsilon, delta, least, .. }) => {
                 return Ok(Some(format!(
                     "adds an error of {epsilon} L2 (the square root of the sum of squared sizes) \
                      to that of the algorithm, exceeded with probability {delta} if the sketch \
@@ -209,9 +226,9 @@ impl Accelerate for Skipper {
             "adds an error of {} of the total to that of the algorithm, at any time, exceeded \
              with probability {}; counts all of the first {}, then one in two of as many, then \
              one in three, and so on",
-            asked.epsilon,
-            2.0 * asked.delta,
-            asked.step()
+            share.epsilon,
+            2.0 * share.delta,
+            share.step()
         )))
     }
 }

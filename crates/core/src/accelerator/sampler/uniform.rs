@@ -24,6 +24,23 @@ const DELTA: f64 = 0.01;
 /// and, by bytes, of summing the lengths. The error of a flow of f packets is at most √(2 n f
 /// ln(2/δ)), and somewhat more where that exceeds f; by bytes, it grows by the square root of the
 /// longest packet.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog::build_accelerated;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Options, Parameters};
+///
+/// let chain = [("uniform".to_owned(), Parameters::new([("sample", "10")]))];
+/// let options = Options::new(1 << 20, 1);
+/// let mut summary = build_accelerated::<Key4>(&chain, "space-saving", &options).unwrap();
+/// let (key, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// batch.fill(&[key; 250], 60);
+/// (0..400).for_each(|_| summary.ingest(&mut batch));
+/// summary.settle();
+/// let size = summary.answers().size().unwrap().estimate(key.canonical(4)).packets.unwrap();
+/// assert!(size.low <= 100_000.0 && 100_000.0 <= size.high);
+/// ```
 pub struct Uniform;
 
 fn sample(parameters: &Parameters) -> Result<u64, BuildError> {
@@ -66,7 +83,7 @@ impl Accelerate for Uniform {
             rate: Rate::Steps(Steps::constant(sample)),
             units: Measure::Packets,
             delta: DELTA,
-            headers: headers::asked(&options.parameters, options.by)?,
+            headers: headers::requested(&options.parameters, options.by)?,
         };
         Sampled::before(kind, options, inner)
     }

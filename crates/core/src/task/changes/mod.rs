@@ -38,6 +38,14 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
 const ALPHA: f64 = 0.5;
 
 /// The model that forecasts sizes from earlier epochs.
+///
+/// ```
+/// use flowgauge_core::task::ForecastModel;
+///
+/// let names = ForecastModel::ALL.map(|(name, _)| name);
+/// assert_eq!(names, ["ewma", "moving-average", "holt-winters"]);
+/// assert_eq!(ForecastModel::default(), ForecastModel::Ewma);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForecastModel {
     /// ½ the last size + ½ the last forecast.

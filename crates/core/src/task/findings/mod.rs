@@ -42,6 +42,16 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
 const LISTED: usize = 5;
 
 /// A finding: something that stands out in an epoch.
+///
+/// ```
+/// use flowgauge_core::key::CanonicalKey;
+/// use flowgauge_core::task::{Finding, FindingKind};
+///
+/// let host = CanonicalKey::new(&[192, 0, 2, 1]);
+/// let flood = Finding { destination: Some(host), ..Finding::new(FindingKind::Flood) };
+/// assert_eq!(flood.kind.name(), "flood");
+/// assert!(FindingKind::Flood < FindingKind::HostScan);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The kind of finding.

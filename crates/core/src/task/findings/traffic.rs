@@ -29,6 +29,10 @@ const MOST: usize = 3;
 /// Minimum share of a change for an address or service to be its cause.
 const CAUSE: f64 = 0.5;
 
+/// Finds sudden rises and falls of the packet rate.
+///
+/// Only steady traffic has them: a quarter of the seconds must be near the lower quartile. Where rises
+/// or falls are many, the traffic is bursty, and none of them stands out.
 pub(super) fn rates(scene: &Scene<'_>) -> Vec<Finding> {
     let seconds = scene.timeline.series().widened(SECOND_NS);
     let width_ns = seconds.width_ns();
@@ -185,6 +189,7 @@ const LEAST_FLOWS: u64 = 1000;
 const EVEN: f64 = 0.98;
 const FEW: f64 = 0.1;
 
+/// Finds small packets, a dominant protocol or port, and entropy near its limits.
 pub(super) fn shape(scene: &Scene<'_>, found: &[Finding]) -> Vec<Finding> {
     if scene.epoch.keyed.packets < LEAST_PACKETS {
         return Vec::new();

@@ -8,10 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use flowgauge_core::any::BatchMut;
-use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
-use flowgauge_core::packet::{Frames, Tunnels};
+use flowgauge_core::packet::Frames;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Report;
 use flowgauge_dpdk::{Dpdk, DpdkQueue, PortOptions, open};
@@ -273,15 +272,7 @@ impl Take for Digests {
 /// Reads headers, and digests five-tuples.
 fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
     let (key, isa) = (KeySpec::from(KeyKind::FIVE_TUPLE), Isa::best());
-    let mut batcher = Batcher::new(BatcherOptions {
-        key,
-        tunnels: Tunnels::Outer,
-        batch_packets: BATCH_PACKETS,
-        elements: None,
-        services: false,
-        ipv6: true,
-        isa,
-    });
+    let mut batcher = Batcher::new(BatcherOptions::new(key));
     let mut digests = Digests(Digester::new(Seed::from(1), isa).for_keys(key.lanes()[0]));
     each_burst(source, |frames| {
         batcher.take(frames, u64::MAX, &mut digests);
