@@ -1,35 +1,34 @@
-//! An allocator that counts what each thread asks of it, for tests that prove how often memory is
-//! allocated.
+//! An allocator that counts the allocations of each thread, for tests.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counted: to be a test's `#[global_allocator]`.
+/// The system's allocator with counters, for use as a test's `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Counting;
 
 thread_local! {
-    // Neither allocates when it is first used nor has anything to drop, so that an allocator may
-    // use it at any time.
+    // Constant initial values need no allocation and no drop, so an allocator may use them any time.
     static HEAP: Cell<Heap> = const { Cell::new(Heap { allocations: 0, bytes: 0 }) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
 
-/// What a thread has asked for so far.
+/// The memory that a thread has allocated so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heap {
-    /// How often it has allocated or grown memory.
+    /// Number of allocations and reallocations.
     pub allocations: u64,
-    /// Bytes that it holds; what another thread frees counts there.
+    /// Bytes held. A thread that frees another one's memory subtracts it from its own count.
     pub bytes: i64,
 }
 
-/// What this thread has asked for so far.
+/// The memory that this thread has allocated so far.
 pub fn heap() -> Heap {
     HEAP.get()
 }
 
-/// What `run` gives, and the most bytes that this thread held in it beyond those before.
+/// Runs `run`. Returns its result and the peak of the bytes that this thread held on top of those
+/// before.
 pub fn peak_of<T>(run: impl FnOnce() -> T) -> (T, u64) {
     let before = HEAP.get().bytes;
     PEAK.set(before);
@@ -44,13 +43,13 @@ fn count(allocations: u64, bytes: i64) {
     PEAK.set(PEAK.get().max(bytes));
 }
 
-/// Layouts have at most `isize::MAX` bytes.
+/// A layout has at most `isize::MAX` bytes.
 fn signed(bytes: usize) -> i64 {
     bytes.cast_signed() as i64
 }
 
-// SAFETY: every call is handed on unchanged to the system's allocator, which keeps the contract;
-// counting touches a number of the thread only, and neither allocates nor unwinds.
+// SAFETY: every call passes unchanged to the system's allocator, which keeps the contract; counting
+// touches only thread-local numbers, and neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, signed(layout.size()));
@@ -66,8 +65,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         count(1, signed(bytes) - signed(layout.size()));
-        // SAFETY: `memory` came from `System`, by one of the calls above; the rest the caller
-        // keeps.
+        // SAFETY: `memory` came from `System`, by one of the calls above; the caller keeps the rest
+        // of the contract.
         unsafe { System.realloc(memory, layout, bytes) }
     }
 

@@ -1,20 +1,20 @@
-//! The one keyed digest of a key, for a whole batch.
+//! The keyed digest, of one key or of a whole batch.
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::detect::{Isa, Level};
+use crate::isa::{Isa, Level};
 use crate::scalar;
 use crate::seed::Seed;
 
-/// The words that a key is stored in: `u32`, `u64`, or 2 or 5 of `u64`.
+/// The words that store a key: `u32`, `u64`, `[u64; 2]` or `[u64; 5]`.
 pub trait Words: Pod + Zeroable + Eq + Send + Sync + 'static {
-    /// Canonical bytes of the shortest key that is stored in such words.
+    /// Canonical bytes of the shortest key stored in these words.
     const SHORTEST: usize;
-    /// Canonical bytes of the longest.
+    /// Canonical bytes of the longest key.
     const LONGEST: usize;
     /// Digest of one key of `bytes` canonical bytes.
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64;
-    /// The bits that both have.
+    /// The bitwise and.
     #[must_use]
     fn and(self, other: Self) -> Self;
 }
@@ -84,7 +84,18 @@ impl Words for [u64; 5] {
     }
 }
 
-/// The digest function with its seed and instruction set, and the length of the keys it is for.
+/// The digest function with its seed, its instruction set and the length of its keys.
+///
+/// ```
+/// use flowgauge_kernel::{Digester, Isa, Seed};
+///
+/// let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(8);
+/// let keys = [1_u64, 2, 3];
+/// let mut digests = [0; 3];
+/// digester.digest_batch(&keys, digester.key_bytes(), &mut digests);
+/// assert_eq!(digests[2], digester.digest(&3_u64, 8));
+/// assert_ne!(digests[0], digests[1]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Digester {
     seed: Seed,
@@ -93,7 +104,7 @@ pub struct Digester {
 }
 
 impl Digester {
-    /// A digest function for `seed` on the instruction set `isa`, for keys of no length yet.
+    /// A digest function for `seed` on the instruction set `isa`, without a key length.
     pub fn new(seed: Seed, isa: Isa) -> Self {
         Self { seed, isa, key_bytes: 0 }
     }
@@ -126,7 +137,7 @@ impl Digester {
         key.digest(self.seed.secret(), bytes)
     }
 
-    /// Fills `out[i]` with the digest of `keys[i]`, each key having `bytes` canonical bytes.
+    /// Fills `out[i]` with the digest of `keys[i]`. Each key has `bytes` canonical bytes.
     ///
     /// # Panics
     /// When the slices differ in length.
@@ -140,8 +151,8 @@ impl Digester {
         }
     }
 
-    /// Fills `out[i]` with [`scalar::fold`] of `words[i] ^ other` and `factor`: further words of
-    /// digests, on the instruction set that the digests themselves are computed on.
+    /// Fills `out[i]` with [`scalar::fold`] of `words[i] ^ other` and `factor`. This derives further
+    /// words from digests, on the same instruction set.
     ///
     /// # Panics
     /// When the slices differ in length.
@@ -154,15 +165,15 @@ impl Digester {
         }
     }
 
-    /// Folds as many words as fill whole vectors, and returns their number.
+    /// Folds the words that fill whole vectors, and returns their number.
     #[inline]
     fn fold_vectors(&self, words: &[u64], other: u64, factor: u64, out: &mut [u64]) -> usize {
         #[cfg(target_arch = "x86_64")]
         {
-            use crate::{avx2, avx512};
+            use crate::vector::{avx2, avx512};
             let (from, count, to) = (words.as_ptr(), words.len(), out.as_mut_ptr());
             // SAFETY: holding an `Isa` of this level proves that it was detected. Both slices have
-            // `count` words; the loads ask for no alignment.
+            // `count` words; the loads need no alignment.
             unsafe {
                 match self.isa.level() {
                     Level::Scalar => 0,
@@ -175,22 +186,22 @@ impl Digester {
         0
     }
 
-    /// Digests as many keys as fill whole vectors, and returns their number.
+    /// Digests the keys that fill whole vectors, and returns their number.
     #[inline]
     fn digest_vectors<W: Words>(&self, keys: &[W], bytes: usize, out: &mut [u64]) -> usize {
         #[cfg(target_arch = "x86_64")]
         {
-            use crate::{avx2, avx512};
-            // With AVX2 the strided loads of the longer keys cost more than the products save
-            // (1.8 against 1.7 ns a key): they stay with the scalar twin.
+            use crate::vector::{avx2, avx512};
+            // With AVX2 the strided loads of longer keys cost more than the products save (1.8
+            // against 1.7 ns per key), so the scalar twin digests them.
             let longest = if self.isa.level() == Level::Avx2 { 16 } else { 40 };
             macro_rules! widths {
                 ($isa:ident) => {{
                     let (from, to) = (keys.as_ptr().cast(), out.as_mut_ptr());
                     let (secret, count) = (self.seed.secret(), keys.len());
                     // SAFETY: holding an `Isa` of this level proves that it was detected. Both
-                    // slices have `count` items, of exactly the size matched, and a `Pod` has no
-                    // byte that may not be read; the loads ask for no alignment.
+                    // slices have `count` items of exactly the size matched; every byte of a `Pod`
+                    // may be read; the loads need no alignment.
                     unsafe {
                         match size_of::<W>() {
                             size if size > longest => 0,

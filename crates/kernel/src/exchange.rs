@@ -1,29 +1,47 @@
-//! Sets of anything that one thread uses and another one looks after: handing one over takes as long
-//! as moving it, whatever is in it.
+//! Sets that one thread uses and another one evaluates. Handing a set over costs one move, whatever
+//! its size.
 
 use std::collections::VecDeque;
 
 use crate::ring::{Consumer, Gone, Producer, ring};
 
-/// The side that uses one set after another.
+/// The side of an [`exchange`] that uses one set after another.
 pub struct User<S> {
-    /// The set in use; `None` after one was handed over while no other was there.
+    /// The set in use; `None` after a handover without a spare.
     current: Option<S>,
     full: Producer<Option<S>>,
     spare: Consumer<Option<S>>,
-    /// Spares that came back before a set that was lent.
+    /// Spares that came back before a lent set.
     stash: VecDeque<S>,
-    /// Sets in all.
+    /// Number of all sets.
     sets: usize,
 }
 
-/// The side that takes the sets that were used, and gives them back.
+/// The side of an [`exchange`] that takes used sets and gives them back.
 pub struct Keeper<S> {
     full: Consumer<Option<S>>,
     spare: Producer<Option<S>>,
 }
 
-/// The two sides of an exchange of these sets, the first of which is in use.
+/// The two sides of an exchange of these sets. The first set is in use at once.
+///
+/// ```
+/// let (mut user, mut keeper) = flowgauge_kernel::exchange(vec![0, 0]);
+/// let closer = std::thread::spawn(move || {
+///     let mut epochs = Vec::new();
+///     while let Ok(packets) = keeper.take() {
+///         epochs.push(packets);
+///         keeper.give_back(0);
+///     }
+///     epochs
+/// });
+/// for packets in [3, 5, 8] {
+///     *user.current().unwrap() += packets;
+///     user.hand_over().unwrap();
+/// }
+/// drop(user);
+/// assert_eq!(closer.join().unwrap(), [3, 5, 8]);
+/// ```
 pub fn exchange<S: Send>(sets: Vec<S>) -> (User<S>, Keeper<S>) {
     let all = sets.len();
     let (put_full, take_full) = ring(all, || None);
@@ -46,10 +64,10 @@ impl<S: Send> User<S> {
         self.current.is_some()
     }
 
-    /// The set in use; waits for it where the keeper still has all of them.
+    /// The set in use. Waits if the keeper has all sets.
     ///
     /// # Errors
-    /// When the keeper is gone.
+    /// When the keeper was dropped.
     #[inline(always)]
     pub fn current(&mut self) -> Result<&mut S, Gone> {
         if self.current.is_none() {
@@ -61,7 +79,7 @@ impl<S: Send> User<S> {
         self.current.as_mut().ok_or(Gone)
     }
 
-    /// Whether the keeper is gone, so that nothing that is handed over will be taken.
+    /// Whether the keeper was dropped, so that sets handed over are lost.
     pub fn is_gone(&self) -> bool {
         self.full.is_gone()
     }
@@ -71,11 +89,11 @@ impl<S: Send> User<S> {
         self.current.as_mut()
     }
 
-    /// Hands the set in use over, and uses another one if it is there already. Waits only where
-    /// there was none in use.
+    /// Hands the set in use over and continues with a spare one, if there is one. Waits only if no set
+    /// is in use.
     ///
     /// # Errors
-    /// When the keeper is gone.
+    /// When the keeper was dropped.
     pub fn hand_over(&mut self) -> Result<(), Gone> {
         self.current()?;
         let set = self.current.take();
@@ -84,11 +102,11 @@ impl<S: Send> User<S> {
         Ok(())
     }
 
-    /// Hands the set in use over where another one is there already, and uses that one. Never waits:
-    /// `false` where there is no spare, so that the same set stays in use.
+    /// Hands the set in use over if there is a spare one, and continues with that. Never waits: without
+    /// a spare it returns `false` and the same set stays in use.
     ///
     /// # Errors
-    /// When the keeper is gone.
+    /// When the keeper was dropped.
     pub fn try_hand_over(&mut self) -> Result<bool, Gone> {
         let Some(spare) = self.next_spare() else {
             return if self.full.is_gone() { Err(Gone) } else { Ok(false) };
@@ -99,10 +117,10 @@ impl<S: Send> User<S> {
         Ok(true)
     }
 
-    /// Hands the set in use over, and waits until the keeper gives that same set back.
+    /// Hands the set in use over and waits until the keeper gives the same set back.
     ///
     /// # Errors
-    /// When the keeper is gone.
+    /// When the keeper was dropped.
     pub fn lend(&mut self) -> Result<(), Gone> {
         self.current()?;
         let set = self.current.take();
@@ -122,18 +140,18 @@ impl<S: Send> User<S> {
 }
 
 impl<S: Send> Keeper<S> {
-    /// The set that was handed over next; waits for it.
+    /// The next set handed over; waits for it.
     ///
     /// # Errors
-    /// When the user is gone and all that it handed over was taken.
+    /// When the user was dropped and all its sets were taken.
     pub fn take(&mut self) -> Result<S, Gone> {
         self.full.pop(Option::take)?.ok_or(Gone)
     }
 
-    /// The set that was handed over next; `None` where there is none yet.
+    /// The next set handed over; `None` if there is none yet.
     ///
     /// # Errors
-    /// When the user is gone and all that it handed over was taken.
+    /// When the user was dropped and all its sets were taken.
     pub fn try_take(&mut self) -> Result<Option<S>, Gone> {
         let gone = self.full.is_gone();
         match self.full.try_pop(Option::take).flatten() {
@@ -142,7 +160,7 @@ impl<S: Send> Keeper<S> {
         }
     }
 
-    /// Gives a set back to be used again; it is dropped where the user is gone.
+    /// Gives a set back for reuse. It is dropped if the user was dropped.
     pub fn give_back(&mut self, set: S) {
         let _ = self.spare.push(|slot| *slot = Some(set));
     }
@@ -153,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_go_round_and_a_user_without_one_is_told_when_the_keeper_goes() {
+    fn sets_circulate_and_a_user_without_one_returns_when_the_keeper_is_dropped() {
         let (mut user, mut keeper) = exchange(vec![1, 2]);
         assert_eq!(user.current().copied(), Ok(1));
         assert_eq!(user.hand_over(), Ok(()));
@@ -202,7 +220,7 @@ mod tests {
     }
 }
 
-/// Workers and a closer, as [`crate::ring::model::check`] interleaves them.
+/// Workers and a closer, interleaved by [`crate::ring::model::check`].
 #[cfg(all(test, loom))]
 mod model {
     use loom::thread;
@@ -210,8 +228,8 @@ mod model {
     use super::*;
     use crate::ring::model::check;
 
-    /// Two epochs of one update each, of which the silent worker has none: the closer gets every
-    /// epoch with what was counted in it, whoever is first.
+    /// Two epochs. The busy worker has one update in each, the silent one none. In every
+    /// interleaving, the closer gets each epoch with its updates.
     #[test]
     fn every_update_is_in_one_epoch_and_a_silent_worker_holds_none_open() {
         check(|| {
@@ -240,9 +258,10 @@ mod model {
         });
     }
 
-    /// With one spare, a third epoch waits until the closer gives the first one's set back, cleared.
+    /// With one spare, the third epoch waits until the closer gives the first epoch's set back,
+    /// cleared.
     #[test]
-    fn a_set_that_comes_back_is_used_again() {
+    fn a_returned_set_is_reused() {
         check(|| {
             let (mut user, mut keeper) = exchange(vec![0, 0]);
             let counting = thread::spawn(move || {

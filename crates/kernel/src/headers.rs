@@ -1,27 +1,27 @@
-//! Common frames to five-tuples: TCP or UDP in IPv4 without options, or in IPv6 without extension
-//! headers, in Ethernet.
+//! Reads the five-tuples of common frames: Ethernet with TCP or UDP, in IPv4 without options or IPv6
+//! without extension headers.
 //!
-//! The loop over frames belongs to the caller, so that a five-tuple stays in registers on its way to
-//! the caller's columns. It is compiled once per instruction set: a [`WithHeaders`], which
-//! [`Isa::with_headers`] calls.
+//! The caller writes the loop over frames, so that a five-tuple stays in registers on its way to the
+//! caller's columns. The loop is a [`WithHeaders`]; [`Isa::with_headers`] runs it, compiled once per
+//! instruction set.
 
-use crate::detect::Isa;
+use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
-use crate::detect::Level;
+use crate::isa::Level;
 
-/// The five-tuple of a packet, in network order. `N` is the size of both addresses: 8 bytes of IPv4, 32 of
-/// IPv6.
+/// The five-tuple of a packet, in network order. `N` is the size of both addresses: 8 bytes for IPv4,
+/// 32 for IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Tuple<const N: usize> {
     /// Source address, then destination address.
     pub addresses: [u8; N],
-    /// Source port, destination port and protocol, in the first five bytes in memory; the others are 0.
+    /// Source port, destination port and protocol in the first five bytes in memory; the rest is 0.
     pub rest: u64,
 }
 
 impl<const N: usize> Tuple<N> {
-    /// Puts ports and protocol behind the addresses.
+    /// A five-tuple of these fields.
     #[inline(always)]
     pub fn new(addresses: [u8; N], ports: [u8; 4], protocol: u8) -> Self {
         let [a, b, c, d] = ports;
@@ -35,7 +35,7 @@ impl<const N: usize> Tuple<N> {
         [a, b, c, d]
     }
 
-    /// The protocol; in IPv6 that behind the extension headers.
+    /// The protocol; in IPv6, the one after the extension headers.
     #[inline(always)]
     pub fn protocol(&self) -> u8 {
         self.rest.to_ne_bytes()[4]
@@ -47,19 +47,33 @@ const V4_BYTES: usize = 14 + 20 + 4;
 /// Bytes of Ethernet, IPv6 and both ports.
 const V6_BYTES: usize = 14 + 40 + 4;
 
-/// The part of flags and fragment offset that is zero in a whole packet or a first fragment.
+/// The bits of the fragment offset: zero in a whole packet and in a first fragment.
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Reads the headers of untagged Ethernet frames on one instruction set. Only [`Isa::with_headers`]
-/// hands one out, so that having it proves that the instruction set was detected; but for
-/// [`ScalarHeaders`], which all processors can use.
+/// Reads the headers of untagged Ethernet frames on one instruction set. Every processor can use
+/// [`ScalarHeaders`]; all others come from [`Isa::with_headers`], so a value proves that the
+/// instruction set was detected.
 ///
-/// Nothing is read behind the frame. `None` says only that the frame is not a common one. The
-/// Ethernet addresses in front of byte 12 are never looked at, so that a frame with a VLAN tag is
-/// read from its fourth byte on.
+/// No function reads beyond the frame. `None` means only that the frame is not a common one. The
+/// functions ignore the Ethernet addresses before byte 12, so a frame with a VLAN tag can be passed
+/// from its fourth byte on.
+///
+/// ```
+/// use flowgauge_kernel::{ReadHeaders, ScalarHeaders};
+///
+/// let mut frame = [0; 60];
+/// frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+/// frame[23] = 17;
+/// frame[26..34].copy_from_slice(&[10, 0, 0, 1, 192, 0, 2, 9]);
+/// frame[34..38].copy_from_slice(&[0x03, 0xe8, 0x00, 0x35]);
+/// let tuple = ScalarHeaders.v4(&frame);
+/// assert_eq!(tuple.map(|tuple| tuple.addresses), Some([10, 0, 0, 1, 192, 0, 2, 9]));
+/// assert_eq!(tuple.map(|tuple| tuple.protocol()), Some(17));
+/// assert!(ScalarHeaders.v6(&frame).is_none());
+/// ```
 pub trait ReadHeaders: Copy {
     /// The five-tuple of a common IPv4 packet.
     fn v4(self, frame: &[u8]) -> Option<Tuple<8>>;
@@ -73,7 +87,7 @@ pub trait ReadHeaders: Copy {
     fn v6(self, frame: &[u8]) -> Option<Tuple<32>>;
 }
 
-/// A loop that reads headers. `run` must be `#[inline(always)]`, or else each frame is a call.
+/// A loop that reads headers. `run` must be `#[inline(always)]`; otherwise each frame costs a call.
 pub trait WithHeaders {
     /// What the loop returns.
     type Output;
@@ -82,7 +96,7 @@ pub trait WithHeaders {
 }
 
 impl Isa {
-    /// Runs the loop as compiled for this instruction set.
+    /// Runs the loop, compiled for this instruction set.
     #[inline]
     pub fn with_headers<W: WithHeaders>(self, body: W) -> W::Output {
         match self.level() {
@@ -97,7 +111,7 @@ impl Isa {
     }
 }
 
-/// The twin of all others.
+/// The portable reader, the scalar twin of all others.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalarHeaders;
 
@@ -109,7 +123,7 @@ impl ReadHeaders for ScalarHeaders {
         let protocol = head[23];
         let common = (short(head, 12) == 0x0800)
             & (head[14] == 0x45)
-            // The total length is 0 or reaches over the ports.
+            // The total length is 0 or covers the ports.
             & (short(head, 16).wrapping_sub(1) >= 20 + 4 - 1)
             & (short(head, 20) & FRAGMENT_OFFSET == 0)
             & ((protocol == TCP) | (protocol == UDP));
@@ -123,7 +137,7 @@ impl ReadHeaders for ScalarHeaders {
         let next = head[20];
         let common = (short(head, 12) == 0x86dd)
             & (head[14] >> 4 == 6)
-            // The payload's length is 0 or reaches over the ports.
+            // The payload length is 0 or covers the ports.
             & (short(head, 18).wrapping_sub(1) >= 4 - 1)
             & ((next == TCP) | (next == UDP));
         common.then(|| tuple(head, 22, next))
@@ -135,7 +149,7 @@ fn short<const N: usize>(head: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
-/// The addresses that begin at `at`, with the ports behind them.
+/// The addresses that begin at `at`, and the ports after them.
 #[inline(always)]
 fn tuple<const N: usize>(head: &[u8], at: usize, protocol: u8) -> Tuple<N> {
     let (mut addresses, mut ports) = ([0; N], [0; 4]);
@@ -152,7 +166,7 @@ mod x86 {
         FRAGMENT_OFFSET, ReadHeaders, TCP, Tuple, UDP, V4_BYTES, V6_BYTES, WithHeaders, tuple,
     };
 
-    /// All tests of a frame at once: the fields that decide, each in 16 bits of its own.
+    /// Tests all deciding fields of a frame at once, each in its own 16 bits.
     #[derive(Clone, Copy)]
     struct Avx2(());
 
@@ -166,8 +180,8 @@ mod x86 {
         fn v4_pair(self, frames: [&[u8]; 2]) -> Option<[Tuple<8>; 2]> {
             let one: &[u8; V4_BYTES] = frames[0].first_chunk()?;
             let other: &[u8; V4_BYTES] = frames[1].first_chunk()?;
-            // SAFETY: only `with_avx2` and `with_avx512` make an `Avx2`, whose callers detected AVX2;
-            // the loads are of the bytes 12 to 27 and 22 to 37 of 38.
+            // SAFETY: only `with_avx2` and `with_avx512` make an `Avx2`, and their callers detected
+            // AVX2; the loads are of the bytes 12 to 27 and 22 to 37 of 38.
             unsafe {
                 let fields = _mm256_shuffle_epi8(
                     both(one.as_ptr().add(12), other.as_ptr().add(12)),
@@ -177,7 +191,8 @@ mod x86 {
                 let offset = FRAGMENT_OFFSET.cast_signed();
                 let mask = each(_mm_setr_epi16(-1, -1, -1, offset, -1, 0, 0, 0));
                 let fields = _mm256_and_si256(fields, mask);
-                // A length less 1 is at least `least` less 1, also where it is 0.
+                // Subtracting 1 makes a length of 0 the largest one: all valid lengths then reach
+                // `least`.
                 let one_less = each(_mm_setr_epi16(0, 0, 1, 0, 0, 0, 0, 0));
                 let fields = _mm256_sub_epi16(fields, one_less);
                 let least = 20 + 4 - 1;
@@ -192,7 +207,7 @@ mod x86 {
                 }
                 let tuples = _mm256_shuffle_epi8(
                     both(one.as_ptr().add(22), other.as_ptr().add(22)),
-                    // Bytes 26 to 37, behind them the protocol in byte 23.
+                    // Bytes 26 to 37, then the protocol (byte 23).
                     each(_mm_setr_epi8(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1, -1, -1, -1)),
                 );
                 let mut words = [0_u64; 4];
@@ -212,7 +227,7 @@ mod x86 {
             let common = unsafe {
                 let fields = _mm_shuffle_epi8(
                     _mm_loadu_si128(head.as_ptr().add(12).cast()),
-                    // EtherType, version, length of the payload, next header.
+                    // EtherType, version, payload length, next header.
                     _mm_setr_epi8(1, 0, 2, -1, 7, 6, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1),
                 );
                 let fields = _mm_and_si128(fields, _mm_setr_epi16(-1, 0xf0, -1, -1, 0, 0, 0, 0));
@@ -231,17 +246,17 @@ mod x86 {
         }
     }
 
-    /// Bytes of two places beside each other.
+    /// Loads 16 bytes from each of two places.
     ///
     /// # Safety
-    /// AVX2 must have been detected, and 16 bytes be at both places.
+    /// AVX2 must have been detected; 16 bytes must be readable at both places.
     #[inline(always)]
     unsafe fn both(one: *const u8, other: *const u8) -> __m256i {
         // SAFETY: this function's contract.
         unsafe { _mm256_set_m128i(_mm_loadu_si128(other.cast()), _mm_loadu_si128(one.cast())) }
     }
 
-    /// The same 16 bytes for both of two packets.
+    /// The same 16 bytes for both packets.
     ///
     /// # Safety
     /// AVX2 must have been detected.
@@ -251,6 +266,8 @@ mod x86 {
         unsafe { _mm256_broadcastsi128_si256(lane) }
     }
 
+    /// Runs the loop with AVX2.
+    ///
     /// # Safety
     /// AVX2 must have been detected.
     #[target_feature(enable = "avx2")]
@@ -258,7 +275,7 @@ mod x86 {
         body.run(Avx2(()))
     }
 
-    /// The same loop, whose comparisons go to mask registers.
+    /// Runs the same loop with AVX-512, where comparisons use mask registers.
     ///
     /// # Safety
     /// AVX-512BW and VL must have been detected.

@@ -1,6 +1,5 @@
-//! Table memory: reserved at start, touched only as it is used.
+//! Table memory: reserved at start, resident once touched, prefetched by slot.
 
-use std::fs;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -10,9 +9,20 @@ use memmap2::MmapMut;
 
 /// A slice of fixed length in its own anonymous mapping, all zero at first.
 ///
-/// The mapping asks for huge pages, since a table of many megabytes read at random otherwise
-/// misses the translation buffer at nearly every access. Memory: `len × size_of::<T>()` bytes
-/// reserved, of which only the touched pages are resident.
+/// The mapping asks for huge pages: otherwise random reads of a table of many megabytes miss the
+/// translation buffer almost every time. Memory: `len × size_of::<T>()` bytes reserved; only touched
+/// pages are resident.
+///
+/// ```
+/// use flowgauge_kernel::{Zeroed, prefetch};
+///
+/// let mut counters = Zeroed::<u32>::new(1 << 20)?;
+/// prefetch(&counters, 70_000);
+/// counters[70_000] += 3;
+/// assert_eq!((counters[0], counters[70_000]), (0, 3));
+/// assert_eq!(counters.memory_bytes(), 4 << 20);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Zeroed<T> {
     map: MmapMut,
     len: usize,
@@ -29,10 +39,10 @@ impl<T: Zeroable> Zeroed<T> {
         Ok(Self::of(Blank::new(bytes)?, len))
     }
 
-    /// `len` items in memory that has room for them.
+    /// Uses `memory` for `len` items.
     ///
     /// # Panics
-    /// When it has not.
+    /// When `memory` is too small.
     pub fn of(memory: Blank, len: usize) -> Self {
         const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
         const { assert!(!std::mem::needs_drop::<T>(), "what is unmapped is not dropped") };
@@ -46,16 +56,7 @@ impl<T: Zeroable> Zeroed<T> {
     }
 }
 
-/// Whether the machine has so many bytes of memory to give. Where it has not, faulting them in would end
-/// this process or another one, since a mapping is refused only if it is larger than all memory.
-pub fn is_available(bytes: usize) -> bool {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
-    kilobytes.is_none_or(|kilobytes| bytes / 1024 < kilobytes)
-}
-
-/// Memory that holds nothing yet, of a number of bytes and no type: what all tables reserve alike.
+/// Zeroed memory without a type yet: the reservation that all tables share.
 pub struct Blank(MmapMut);
 
 impl Blank {
@@ -68,14 +69,13 @@ impl Blank {
         let map = MmapMut::map_anon(bytes.max(1))?;
         #[cfg(target_os = "linux")]
         if bytes >= HUGE_PAGE {
-            // A kernel without huge pages refuses; the table then works with small ones.
+            // A kernel without huge pages refuses; the table then uses small pages.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Self(map))
     }
 
-    /// Faults all of it in, and keeps it from being swapped out; returns whether the operating system
-    /// allows that.
+    /// Faults all pages in and locks them in memory. Returns whether the operating system allows it.
     pub fn lock(&self) -> bool {
         #[cfg(target_os = "linux")]
         let _ = self.0.advise(memmap2::Advice::PopulateWrite);
@@ -83,7 +83,7 @@ impl Blank {
     }
 }
 
-/// Below the size of a huge page there is nothing to ask for.
+/// Smaller mappings cannot use huge pages.
 #[cfg(target_os = "linux")]
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -93,8 +93,8 @@ impl<T: Zeroable> Deref for Zeroed<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: the mapping holds `len` items in at most `isize::MAX` bytes (`map_anon` refuses
         // more), is aligned to a page, and was all zero at first, which `Zeroable` makes a valid
-        // `T`; since then only `T`s were written through `deref_mut`, or through the atomics that a
-        // `T` may be. Nobody else has the mapping, and the borrow of `self` covers the slice.
+        // `T`; since then only `T`s were written, through `deref_mut` or, where `T` is an atomic,
+        // through a shared reference. No one else has the mapping; the borrow of `self` covers it.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
     }
 }
@@ -107,14 +107,29 @@ impl<T: Zeroable> DerefMut for Zeroed<T> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Bytes of a cache line.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
 
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn a_page_is_available_and_an_exabyte_is_not() {
-        assert!(is_available(4096));
-        assert!(!is_available(1 << 60));
+/// Prefetches the cache lines that hold `slots[index]`: two of them where a slot crosses a line. An
+/// index out of range is allowed and has no effect.
+#[inline(always)]
+pub fn prefetch<T>(slots: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let bytes = size_of::<T>();
+        let slot = slots.as_ptr().wrapping_add(index).cast::<i8>();
+        // SAFETY: a prefetch never faults, whatever its address; SSE is part of x86-64.
+        let ask = |at| unsafe { _mm_prefetch::<_MM_HINT_T0>(slot.wrapping_add(at)) };
+        ask(0);
+        if !LINE.is_multiple_of(bytes) {
+            (LINE..bytes).step_by(LINE).for_each(ask);
+            if align_of::<T>() < LINE {
+                ask(bytes.saturating_sub(1));
+            }
+        }
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (slots, index);
 }

@@ -1,13 +1,12 @@
-//! A bounded ring from one thread to another: no lock on the way, and nothing allocated after the
-//! start.
+//! A bounded ring from one thread to another. It takes no lock while values pass, and allocates only
+//! when it is created.
 //!
-//! The slots hold values from the start on, which the ends change in place: where both swap, what
-//! was emptied at one end comes back to the other, and one ring is enough for batches that are used
-//! again and again. Each end keeps the other's position as it last saw it, and reads it anew only
-//! when the ring seems full, or empty.
+//! The slots always hold values, which both ends change in place. If both ends swap, emptied batches
+//! return to the producer, so one ring is enough to reuse batches. Each end caches the other end's
+//! position and reads it again only when the ring seems full or empty.
 //!
-//! An end that has to wait spins for some microseconds and then sleeps. The other end pays for that
-//! with a fence for each value, and with a call of the system where somebody does sleep.
+//! An end that must wait spins for some microseconds and then sleeps. The other end pays one fence
+//! per value for this, and a system call when the waiting end sleeps.
 
 use std::hint;
 use std::ops::Deref;
@@ -21,7 +20,7 @@ mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
     pub(super) use std::sync::{Arc, Condvar, Mutex};
 
-    /// The cell of the standard library, as the model checker has it.
+    /// The cell of the standard library with the interface of the model checker's.
     pub(super) struct Cell<T>(std::cell::UnsafeCell<T>);
 
     impl<T> Cell<T> {
@@ -43,17 +42,17 @@ mod sync {
     pub(super) use loom::sync::{Arc, Condvar, Mutex};
 }
 
-/// Looks at the other end before an end sleeps, of which the first ones are a few nanoseconds apart
-/// and the others let another thread run in between: some 20 µs in all, several times what it costs
-/// the other end to wake this one.
+/// How often a waiting end looks at the other end before it sleeps. The first [`SPINS`] looks are a few
+/// nanoseconds apart; between the others it yields to other threads. They take some 20 µs in all,
+/// several times the cost of waking a sleeping end.
 const LOOKS: usize = if cfg!(all(loom, test)) { 0 } else { 128 };
 const SPINS: usize = 64;
 
-/// The other end is no more.
+/// The other end was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gone;
 
-/// On a cache line of its own, and on that which is fetched with it.
+/// Aligned to two cache lines, because the processor fetches lines in pairs.
 #[repr(align(128))]
 struct Padded<T>(T);
 
@@ -67,39 +66,58 @@ impl<T> Deref for Padded<T> {
 
 struct Shared<T> {
     slots: Box<[Cell<T>]>,
-    /// Values that were taken out, and that were put in, since the start.
+    /// Number of values taken out so far.
     taken: Padded<AtomicUsize>,
+    /// Number of values put in so far.
     put: Padded<AtomicUsize>,
-    /// What the consumer waits for, and the producer.
+    /// Wakes the consumer.
     filled: Padded<Bell>,
+    /// Wakes the producer.
     emptied: Padded<Bell>,
     producer_gone: AtomicBool,
     consumer_gone: AtomicBool,
 }
 
-// SAFETY: a slot is touched by the producer alone while it is free and by the consumer alone while
-// it is not (see `Producer::try_push` and `Consumer::try_pop`), so that values only ever move
-// between threads, which `Send` allows.
+// SAFETY: only the producer touches a free slot, and only the consumer a filled one (see
+// `Producer::try_push` and `Consumer::try_pop`). So values only move between threads, which `Send`
+// allows.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
-/// The end that fills.
+/// The end of a [`ring`] that fills slots.
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
     put: usize,
-    /// Values taken out when last looked.
+    /// [`Shared::taken`] when last read.
     taken: usize,
 }
 
-/// The end that empties.
+/// The end of a [`ring`] that empties slots.
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
     taken: usize,
-    /// Values put in when last looked.
+    /// [`Shared::put`] when last read.
     put: usize,
 }
 
-/// The two ends of a ring of at least `capacity` slots, rounded up to a power of two, that hold what
-/// `make` gives.
+/// The two ends of a ring of `capacity` slots, rounded up to a power of two. `make` creates the values
+/// in the slots.
+///
+/// ```
+/// use std::mem::swap;
+///
+/// let (mut producer, mut consumer) = flowgauge_kernel::ring(2, Vec::new);
+/// let reader = std::thread::spawn(move || {
+///     let (mut batch, mut sum) = (Vec::new(), 0);
+///     while consumer.pop(|slot| swap(slot, &mut batch)).is_ok() {
+///         sum += batch.drain(..).sum::<u32>();
+///     }
+///     sum
+/// });
+/// assert!(producer.push(|slot| slot.extend([1, 2, 3])).is_ok());
+/// assert!(producer.push(|slot| slot.push(4)).is_ok());
+/// drop(producer);
+/// assert_eq!(reader.join().ok(), Some(10));
+/// ```
 pub fn ring<T: Send>(capacity: usize, mut make: impl FnMut() -> T) -> (Producer<T>, Consumer<T>) {
     let capacity = capacity.max(1).next_power_of_two();
     let shared = Arc::new(Shared {
@@ -123,7 +141,7 @@ impl<T> Shared<T> {
 }
 
 impl<T: Send> Producer<T> {
-    /// Lets `fill` change the next slot and hands it over; `false` where there is no room.
+    /// Lets `fill` change the next slot and hands it over. Returns `false` if the ring is full.
     #[inline]
     pub fn try_push(&mut self, fill: impl FnOnce(&mut T)) -> bool {
         if !self.has_room() {
@@ -131,7 +149,7 @@ impl<T: Send> Producer<T> {
         }
         // SAFETY: slot `put` is free: `put - taken` is less than the number of slots, and the acquire
         // load of `taken` makes the consumer's last access to this slot happen before. The consumer
-        // does not touch it again before `put` says that it may. There is one producer, borrowed
+        // does not touch it again before `put` passes it. There is one producer, borrowed
         // exclusively.
         self.shared.slot(self.put).with_mut(|slot| fill(unsafe { &mut *slot }));
         self.put = self.put.wrapping_add(1);
@@ -140,10 +158,10 @@ impl<T: Send> Producer<T> {
         true
     }
 
-    /// The same, but waits for room.
+    /// As [`Self::try_push`], but waits for room.
     ///
     /// # Errors
-    /// When the consumer is gone.
+    /// When the consumer was dropped.
     #[inline]
     pub fn push(&mut self, fill: impl FnOnce(&mut T)) -> Result<(), Gone> {
         if !self.has_room() {
@@ -156,7 +174,7 @@ impl<T: Send> Producer<T> {
         if self.is_gone() || !self.try_push(fill) { Err(Gone) } else { Ok(()) }
     }
 
-    /// Whether the consumer is gone, so that nobody will take what is pushed.
+    /// Whether the consumer was dropped, so that pushed values are lost.
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.shared.consumer_gone.load(Ordering::Acquire)
@@ -173,13 +191,13 @@ impl<T: Send> Producer<T> {
 }
 
 impl<T: Send> Consumer<T> {
-    /// Whether the producer is gone: what it put in before is still there.
+    /// Whether the producer was dropped. The values that it pushed before are still in the ring.
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.shared.producer_gone.load(Ordering::Acquire)
     }
 
-    /// Lets `take` change the oldest slot that is filled, and frees it; `None` where there is none.
+    /// Lets `take` change the oldest filled slot and frees it. Returns `None` if the ring is empty.
     #[inline]
     pub fn try_pop<R>(&mut self, take: impl FnOnce(&mut T) -> R) -> Option<R> {
         if self.taken == self.put {
@@ -190,7 +208,7 @@ impl<T: Send> Consumer<T> {
         }
         // SAFETY: slot `taken` is filled: it is before `put`, and the acquire load of `put` makes the
         // producer's writes to this slot happen before. The producer does not touch it again before
-        // `taken` says that it may. There is one consumer, borrowed exclusively.
+        // `taken` passes it. There is one consumer, borrowed exclusively.
         let result = self.shared.slot(self.taken).with_mut(|slot| take(unsafe { &mut *slot }));
         self.taken = self.taken.wrapping_add(1);
         self.shared.taken.store(self.taken, Ordering::Release);
@@ -198,10 +216,10 @@ impl<T: Send> Consumer<T> {
         Some(result)
     }
 
-    /// The same, but waits for a filled slot.
+    /// As [`Self::try_pop`], but waits for a filled slot.
     ///
     /// # Errors
-    /// When there is none and the producer is gone.
+    /// When the ring is empty and the producer was dropped.
     #[inline]
     pub fn pop<R>(&mut self, take: impl FnOnce(&mut T) -> R) -> Result<R, Gone> {
         if self.taken == self.put {
@@ -211,7 +229,7 @@ impl<T: Send> Consumer<T> {
                     || shared.producer_gone.load(Ordering::Acquire)
             });
         }
-        // What was put in before the producer went is there after all.
+        // The producer may have pushed a last value before it was dropped.
         self.try_pop(take).ok_or(Gone)
     }
 }
@@ -230,7 +248,7 @@ impl<T> Drop for Consumer<T> {
     }
 }
 
-/// What one thread sleeps by until another has something for it.
+/// Lets one thread sleep until another one wakes it.
 struct Bell {
     asleep: AtomicBool,
     lock: Mutex<()>,
@@ -242,7 +260,7 @@ impl Bell {
         Self { asleep: AtomicBool::new(false), lock: Mutex::new(()), rung: Condvar::new() }
     }
 
-    /// Returns when `ready` is true; looks again whenever the bell rings.
+    /// Returns once `ready` is true; checks it again whenever the bell rings.
     fn wait(&self, ready: impl Fn() -> bool) {
         for look in 0..LOOKS {
             if ready() {
@@ -257,8 +275,8 @@ impl Bell {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             self.asleep.store(true, Ordering::Relaxed);
-            // Of this fence and that of `ring` one is first: either this thread sees what the other
-            // one did before it rang, or that one sees that this is asleep.
+            // Either this fence or the one in `ring` is first. So either this thread sees what the
+            // other one did before it rang, or the other one sees that this thread is asleep.
             fence(Ordering::SeqCst);
             if ready() {
                 break;
@@ -268,7 +286,7 @@ impl Bell {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes whoever sleeps; what it waits for is done already.
+    /// Wakes the sleeping thread, if any. Its condition must be true already.
     #[inline(always)]
     fn ring(&self) {
         fence(Ordering::SeqCst);
@@ -279,7 +297,7 @@ impl Bell {
 
     #[cold]
     fn wake(&self) {
-        // With the lock, the other one is not between its look and its sleep.
+        // The lock ensures that the other thread is not between its check and its sleep.
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.store(false, Ordering::Relaxed);
         self.rung.notify_one();
@@ -291,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_in_their_order_across_threads_and_slots_are_used_again() {
+    fn values_arrive_in_order_across_threads_and_slots_are_reused() {
         for capacity in [1, 2, 5] {
             let (mut producer, mut consumer) = ring(capacity, || 0u64);
             let sum = thread::scope(|scope| {
@@ -312,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_takes_no_more_and_an_empty_one_gives_nothing() {
+    fn a_full_ring_refuses_and_an_empty_one_returns_nothing() {
         let (mut producer, mut consumer) = ring(3, || 0);
         assert_eq!(consumer.try_pop(|slot| *slot), None);
         let pushed = (0..6).take_while(|value| producer.try_push(|slot| *slot = *value)).count();
@@ -322,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_taken_after_the_producer_went_and_dropped_with_the_ring() {
+    fn values_outlive_the_producer_and_the_rest_is_dropped_with_the_ring() {
         let value = Arc::new(());
         let (mut producer, mut consumer) = ring(4, || None);
         for _ in 0..3 {
@@ -336,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_an_end_that_goes_is_told() {
+    fn a_waiting_end_returns_when_the_other_end_is_dropped() {
         let (mut producer, consumer) = ring(1, || 0);
         assert!(producer.try_push(|slot| *slot = 1));
         let waiting = thread::spawn(move || producer.push(|slot| *slot = 2));
@@ -349,21 +367,21 @@ mod tests {
     }
 }
 
-/// Small cases in every interleaving that preempts threads three times at most.
+/// Small cases in every interleaving with at most three preemptions.
 #[cfg(all(test, loom))]
 pub(crate) mod model {
     use loom::thread;
 
     use super::*;
 
-    /// Runs `case` in all of them; without a bound they are too many.
+    /// Runs `case` in each interleaving; without the bound there are too many.
     pub(crate) fn check(case: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(case);
     }
 
-    /// Values arrive in order and whole, around the end of the slots and over it.
+    /// Values arrive in order and complete, also where positions wrap around.
     fn pass(slots: usize, values: usize) {
         check(move || {
             let (mut producer, mut consumer) = ring(slots, || [0; 2]);
@@ -390,7 +408,8 @@ pub(crate) mod model {
         pass(2, 3);
     }
 
-    /// A value that nobody takes is dropped once, and who waits for a consumer that goes is told.
+    /// A value that is never taken is dropped once, and a producer that waits for a dropped consumer
+    /// returns.
     #[test]
     fn leftovers_are_dropped() {
         check(|| {

@@ -1,8 +1,8 @@
-//! The frozen digest formula, one key at a time: the twin of every vector kernel.
+//! The frozen digest formula, one key at a time: the scalar twin of the vector kernels.
 //!
-//! The formula belongs to the rapidhash and wyhash family: 64 × 64 → 128-bit multiplies, folded.
-//! `docs/digest.md` gives it with test vectors. It must never change, since summaries of
-//! different hosts merge only while their digests agree.
+//! The formula is of the rapidhash and wyhash family: 64 × 64 → 128-bit products, folded.
+//! `docs/digest.md` gives it with test vectors. It must never change: summaries of different hosts
+//! merge only if their digests agree.
 
 /// Multiplies to 128 bits and returns the low and the high half.
 #[inline(always)]

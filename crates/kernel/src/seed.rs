@@ -2,18 +2,30 @@
 
 use std::fmt;
 
-/// Bytes that a seed file has at least.
+/// Minimum length of a seed file in bytes.
 pub const LEAST_SEED_BYTES: usize = 16;
 
-/// The secret of the digest, and where random draws start: summaries merge only when they agree on it.
+/// The secret of the digest and the start of all random draws. Summaries merge only if their seeds
+/// are equal.
 ///
-/// With the seed known, packets can be made whose keys all share one digest. It is drawn from the
-/// operating system ([`Seed::random`]) or kept in a file ([`Seed::file`]); a number ([`Seed::number`])
-/// is for tests and comparisons.
+/// An attacker who knows the seed can craft packets whose keys all have one digest. So the seed comes
+/// from the operating system ([`Seed::random`]) or a file ([`Seed::file`]); a number
+/// ([`Seed::number`]) is for tests and comparisons.
+///
+/// ```
+/// use flowgauge_kernel::{Seed, SeedId};
+///
+/// assert_eq!(Seed::number(7).id(), SeedId::Number(7));
+/// assert_ne!(Seed::random([1; 32]), Seed::random([2; 32]));
+/// // A file needs 16 bytes or more. Only a check value of a seed is ever printed.
+/// assert_eq!(Seed::file(b"too short"), None);
+/// let seed = Seed::file(b"sixteen bytes or more");
+/// assert_eq!(seed.map(|seed| seed.id().to_string().len()), Some(16));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed {
     id: SeedId,
-    /// What everything else is derived from; zeros where that is a number.
+    /// The bits that all other fields are derived from; zeros for a number.
     root: [u8; 32],
     secret: [u64; 4],
     draws: u64,
@@ -40,14 +52,13 @@ impl Seed {
         Self::derive(bits, SeedId::Random)
     }
 
-    /// The seed that `bytes` are the secret of, or `None` where they are fewer than
-    /// [`LEAST_SEED_BYTES`].
+    /// The seed whose secret is `bytes`. `None` if there are fewer than [`LEAST_SEED_BYTES`].
     pub fn file(bytes: &[u8]) -> Option<Self> {
         let root = || blake3::derive_key("flowgauge 2026-11-23 seed file", bytes);
         (bytes.len() >= LEAST_SEED_BYTES).then(|| Self::derive(root(), SeedId::File))
     }
 
-    /// All parts of a seed, each by a derivation of its own: none tells anything of another.
+    /// Derives each part of a seed under its own context, so that no part reveals another.
     fn derive(root: [u8; 32], id: fn(u64) -> SeedId) -> Self {
         let word = |bytes: &[u8]| bytes.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte));
         let first = |context: &str| word(&blake3::derive_key(context, &root)[..8]);
@@ -61,12 +72,12 @@ impl Seed {
         }
     }
 
-    /// What may be told of it.
+    /// The public identity.
     pub fn id(&self) -> SeedId {
         self.id
     }
 
-    /// The 256 bits that all of it is derived from, unless it is a number: as secret as the seed.
+    /// The 256 bits that the seed is derived from, as secret as the seed; zeros for a number.
     pub fn root(&self) -> &[u8; 32] {
         &self.root
     }
@@ -76,12 +87,12 @@ impl Seed {
         &self.secret
     }
 
-    /// Where samplers start their random draws.
+    /// The start of the samplers' random draws.
     pub fn draws(&self) -> u64 {
         self.draws
     }
 
-    /// Where sketches that hash by tables of their own start filling these.
+    /// The start of the random numbers that fill the hash tables of sketches with their own hashing.
     pub fn tables(&self) -> u64 {
         self.tables
     }
@@ -99,10 +110,10 @@ impl From<u64> for Seed {
     }
 }
 
-/// What may be told of a seed: equal seeds have equal identities, from which no secret follows.
+/// The public identity of a seed. Equal seeds have equal identities; an identity reveals no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedId {
-    /// The number itself, which is no secret.
+    /// The number itself, which is not secret.
     Number(u64),
     /// A check value derived from random bits.
     Random(u64),
@@ -111,7 +122,7 @@ pub enum SeedId {
 }
 
 impl SeedId {
-    /// Where the seed is from: `number`, `random` or `file`.
+    /// The origin of the seed: `number`, `random` or `file`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Number(_) => "number",
@@ -135,19 +146,19 @@ impl fmt::Display for SeedId {
 mod tests {
     use super::*;
 
-    /// Stored summaries and merges rest on these derivations, which are as frozen as the digest's formula.
+    /// Stored summaries depend on these derivations, which are frozen like the digest formula.
     #[test]
     fn derivations_stay() {
         let bits = std::array::from_fn(|i| i as u8);
         let random = Seed::random(bits);
         let file = Seed::file(&bits).unwrap_or(random);
         assert_eq!(random, Seed::random(*random.root()));
-        let told = [random, file].map(|seed| {
+        let printed = [random, file].map(|seed| {
             let [first, .., last] = seed.secret;
             format!("{:?} {first:x} {last:x} {:x} {:x}", seed, seed.draws, seed.tables)
         });
         assert_eq!(
-            told,
+            printed,
             [
                 "Random(17141202121213168686) 58de456899c94271 3f71aa8ad8fc4a27 6d74064c06b7db16 \
                  2ec5e495a6cb8f91",
@@ -164,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_told() {
+    fn no_secret_is_printed() {
         let seed = Seed::random([9; 32]);
-        let told = format!("{seed:?} {} {}", seed.id(), seed.id().kind());
+        let printed = format!("{seed:?} {} {}", seed.id(), seed.id().kind());
         for word in seed.secret.iter().chain([&seed.draws, &seed.tables]) {
-            assert!(!told.contains(&format!("{word:016x}")), "{told}");
+            assert!(!printed.contains(&format!("{word:016x}")), "{printed}");
         }
-        assert!(!told.contains("0909") && !told.contains("9, 9"), "{told}");
+        assert!(!printed.contains("0909") && !printed.contains("9, 9"), "{printed}");
     }
 }
