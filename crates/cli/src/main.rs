@@ -27,11 +27,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use flowgauge_kernel::Isa;
 
 use args::{Cli, Command};
-use failure::{FINE, USAGE};
+use failure::{FINE, Failure, USAGE};
 
 fn main() -> ExitCode {
+    if let Err(error) = Isa::selected() {
+        return Failure::Usage(error.to_string()).report();
+    }
     let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -65,5 +69,5 @@ fn main() -> ExitCode {
         Command::Completions { shell } => shell::completions(*shell).map(|()| FINE),
         Command::Man => shell::man().map(|()| FINE),
     };
-    done.map_or_else(failure::Failure::report, ExitCode::from)
+    done.map_or_else(Failure::report, ExitCode::from)
 }

@@ -145,8 +145,8 @@ impl fmt::Display for UnusableIsa {
         if *is_known {
             write!(
                 f,
-                "this processor lacks the instruction set '{name}' of {VARIABLE}; available: \
-                 {available}"
+                "instruction set '{name}' of {VARIABLE} is not supported by this processor; \
+                 available: {available}"
             )
         } else {
             write!(f, "unknown instruction set '{name}' in {VARIABLE}; available: {available}")
@@ -168,8 +168,8 @@ mod tests {
             ("avx3", "unknown instruction set 'avx3' in FLOWGAUGE_ISA; available: scalar, avx2"),
             (
                 "avx512",
-                "this processor lacks the instruction set 'avx512' of FLOWGAUGE_ISA; available: \
-                 scalar, avx2",
+                "instruction set 'avx512' of FLOWGAUGE_ISA is not supported by this processor; \
+                 available: scalar, avx2",
             ),
         ] {
             let refused = Isa::among(&all[..2], name).map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! The digest: every instruction set against the scalar twin, the frozen values, and its quality.
+//! The digest: every instruction set equals the scalar twin, values are frozen, quality is high.
 
 use flowgauge_kernel::{Digester, Isa, Seed, Words, scalar};
 

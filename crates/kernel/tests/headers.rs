@@ -1,11 +1,11 @@
-//! Headers of common frames: every instruction set against the scalar twin.
+//! Headers of common frames: every instruction set equals the scalar twin.
 
 use flowgauge_kernel::{Isa, ReadHeaders, ScalarHeaders, Tuple, WithHeaders};
 
-/// What is read of a frame.
+/// The five-tuples read from a frame.
 type Found = (Option<Tuple<8>>, Option<Tuple<32>>);
 
-/// Reads each of some frames.
+/// Reads each frame.
 struct Each<'a>(&'a [Box<[u8]>]);
 
 impl WithHeaders for Each<'_> {
@@ -17,7 +17,7 @@ impl WithHeaders for Each<'_> {
     }
 }
 
-/// Frames of TCP and of UDP, with bytes that all differ where they are free.
+/// Frames with TCP and UDP. All bytes that do not decide are different.
 fn common_frames() -> Vec<Vec<u8>> {
     let free = |frame: &mut Vec<u8>, bytes: u8| frame.extend((0..bytes).map(|i| 0xa0 + i));
     let frame = |protocol: u8, v6: bool| {
@@ -34,7 +34,7 @@ fn common_frames() -> Vec<Vec<u8>> {
     vec![frame(6, false), frame(17, false), frame(6, true), frame(17, true)]
 }
 
-/// All frames that differ from these in one of the bytes that decide, or in their length.
+/// All frames that differ from `frame` in one byte, in a length field, or in their length.
 fn neighbours(frame: &[u8]) -> Vec<Box<[u8]>> {
     let changed = (0..frame.len()).flat_map(|at| {
         (0..=u8::MAX).map(move |byte| {

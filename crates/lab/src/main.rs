@@ -31,12 +31,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use flowgauge_kernel::Isa;
 
 use args::{Accuracy, Cli, Command, Gate, Speed};
 use failure::Failure;
 use table::Row;
 
 fn main() -> ExitCode {
+    if let Err(error) = Isa::selected() {
+        let _ = writeln!(io::stderr(), "flowgauge-lab: {error}");
+        return ExitCode::from(2);
+    }
     let done = match &Cli::parse().command {
         Command::Accuracy(accuracy) => write_accuracy(accuracy),
         Command::Gate(gate) => pass_gate(gate),

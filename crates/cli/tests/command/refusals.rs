@@ -298,3 +298,22 @@ fn without_the_agent_its_commands_say_how_to_get_it() {
         assert_eq!((refused.code, refused.out.as_str(), refused.err.as_str()), (2, "", message));
     }
 }
+
+/// `FLOWGAUGE_ISA` selects an instruction set by name; an unknown name is wrong usage.
+#[test]
+fn an_unknown_instruction_set_is_refused() {
+    let version = |isa: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+        let output = command.arg("--version").env("FLOWGAUGE_ISA", isa).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = version("avx3");
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    let hint = "flowgauge: unknown instruction set 'avx3' in FLOWGAUGE_ISA; available: scalar";
+    assert!(err.starts_with(hint) && err.lines().count() == 1, "{err}");
+    let (code, out, err) = version("scalar");
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(out.contains("(instruction set scalar)"), "{out}");
+    assert_eq!(version("").0, Some(0), "empty is unset");
+}
