@@ -1,19 +1,19 @@
-//! Arithmetic on bytes of the packet and its length, and how it is compared.
+//! Arithmetic on the bytes and the length of a packet, and comparisons.
 
 use super::Problem;
 use super::condition::Node;
-use super::layout::carried;
 use super::machine::{Base, Binary, Compare, Condition, Load, STACK, Step, Subject, Width};
+use super::offsets::carried;
 use super::primitive::Generator;
 use super::words::{IPV4, IPV6, Protocol, Relation};
 
-/// A piece of arithmetic whose steps stand at the end of the generator's steps.
+/// A piece of arithmetic. Its steps are the last ones of the generator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arithmetic {
     start: usize,
-    /// How many places of the stack it needs.
+    /// Stack depth.
     depth: usize,
-    /// What must hold before its loads make sense.
+    /// The condition under which its loads are meaningful.
     guard: Option<Node>,
 }
 
@@ -31,7 +31,7 @@ impl Generator {
         Arithmetic { start: self.steps.len() - 1, depth: 1, guard: None }
     }
 
-    /// The value of a piece that is one constant.
+    /// The value of the piece, if it is one constant.
     fn value(&self, piece: Arithmetic) -> Option<u32> {
         match self.steps.get(piece.start..) {
             Some(&[Step::Constant(value)]) => Some(value),
@@ -48,8 +48,8 @@ impl Generator {
         piece
     }
 
-    /// `left <operator> right`, where the steps of `right` follow those of `left`. As in tcpdump,
-    /// only the left side's protocol is asked for: `len - ip[2:2]` is computed for any packet.
+    /// `left <operator> right`, where the steps of `right` follow those of `left`. As in tcpdump, only
+    /// the protocol of the left side is tested: `len - ip[2:2]` is computed for any packet.
     pub(super) fn binary(
         &mut self,
         operator: Binary,
@@ -95,9 +95,9 @@ impl Generator {
             4 => Width::Four,
             _ => return Err(Problem::usage("the size of an access is 1, 2 or 4 bytes")),
         };
-        let network = self.layout.network;
+        let network = self.offsets.network;
         let (base, offset) = match protocol {
-            Protocol::Link => (Base::Frame, self.layout.header),
+            Protocol::Link => (Base::Frame, self.offsets.header),
             Protocol::Network(_) => (Base::Frame, network),
             Protocol::Icmp6 => (Base::Frame, network + 40),
             _ => (Base::BehindIpv4(network), 0),
@@ -105,7 +105,8 @@ impl Generator {
         let guard = self.guard(protocol, index.guard)?;
         let load = Load { base, offset, width };
         if let Some(value) = self.value(index) {
-            // A negative index reads another header, or nothing, depending on the optimizer.
+            // With a negative index, tcpdump reads another header or nothing, depending on its
+            // optimizer.
             let place = i32::try_from(value).ok().and_then(|_| offset.checked_add(value));
             let offset = place.ok_or_else(|| Problem::usage("a negative offset"))?;
             self.steps[index.start] = Step::Load(Load { offset, ..load });
@@ -115,7 +116,7 @@ impl Generator {
         Ok(Arithmetic { guard, ..index })
     }
 
-    /// That a packet is one of `protocol`, besides `earlier`.
+    /// The condition that a packet is of `protocol`, in addition to `earlier`.
     fn guard(
         &mut self,
         protocol: Protocol,
@@ -138,10 +139,10 @@ impl Generator {
             Protocol::Icmp6 => {
                 let v6 = self.is(IPV6)?;
                 let v6 = self.both(earlier, v6);
-                let icmp = self.all.equal(Width::One, self.layout.network + 6, 58);
+                let icmp = self.all.equal(Width::One, self.offsets.network + 6, 58);
                 return Ok(Some(self.all.and(v6, icmp)));
             }
-            // All with a name but AH and ESP.
+            // All named protocols except AH and ESP.
             Protocol::Ipv4(_) | Protocol::Ip(6 | 17 | 103 | 132) => {
                 let protocol = self.is(protocol)?;
                 let first = self.not_a_later_fragment();
@@ -189,7 +190,7 @@ impl Generator {
         guard.map_or(test, |guard| self.all.and(guard, test))
     }
 
-    /// A field, masked or not, compared with a constant: no arithmetic is needed for that.
+    /// A comparison of a field, masked or not, with a constant, which needs no arithmetic steps.
     fn simple(
         &mut self,
         compare: Compare,

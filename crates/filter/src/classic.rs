@@ -1,15 +1,15 @@
-//! Programs in the classic instruction set of the Berkeley packet filter (BPF), which kernels run.
+//! Translation to classic BPF (Berkeley packet filter), which kernels run.
 
 use super::machine::{Base, Binary, Compare, Condition, Load, Program, Step, Subject, Test, Width};
 
-/// An instruction of classic BPF, as in `struct sock_filter` of Linux.
+/// An instruction of classic BPF, as Linux's `struct sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What to do.
+    /// The operation.
     pub code: u16,
-    /// Instructions to skip where a comparison holds.
+    /// Number of instructions to skip if a comparison holds.
     pub jt: u8,
-    /// Instructions to skip where it does not.
+    /// Number of instructions to skip if it does not hold.
     pub jf: u8,
     /// The operand.
     pub k: u32,
@@ -40,18 +40,18 @@ const JEQ: u16 = 0x10;
 const JGT: u16 = 0x20;
 const JGE: u16 = 0x30;
 
-/// Words of scratch memory.
+/// Number of words of scratch memory.
 const SCRATCH: u32 = 16;
 
-/// Offsets from here on mean something else to the kernel.
+/// Offsets from here on have a special meaning to the kernel.
 const OFFSETS: u32 = 1 << 31;
 
-/// A program from its last instruction to its first, so that the target of every jump is known.
-/// Places count instructions up to the end.
+/// A program from its last instruction to its first, so that the target of every jump is known. Places
+/// are counted from the end.
 struct Reversed(Vec<Instruction>);
 
-/// Translates a program. `None` for what classic BPF cannot say in the same way: shifts by a number
-/// from the packet, which it does not define from 32 on, and arithmetic that is nested too deeply.
+/// Translates a program. `None` if classic BPF cannot express it: shifts by a number from the packet,
+/// which classic BPF does not define from 32 on, and arithmetic that is nested too deeply.
 pub(super) fn translate(program: &Program) -> Option<Vec<Instruction>> {
     let mut out = Reversed(Vec::new());
     let reject = out.push(RET, 0);
@@ -76,7 +76,7 @@ impl Reversed {
         self.0.len()
     }
 
-    /// Has what is pushed next, that is what runs before, continue at `target`.
+    /// Makes the instruction pushed next, which runs before this one, continue at `target`.
     fn go_to(&mut self, target: usize) {
         let skip = self.0.len() - target;
         if skip > 0 {
@@ -84,10 +84,10 @@ impl Reversed {
         }
     }
 
-    /// A comparison with `k`, or with X, and where it leads.
+    /// Pushes a comparison with `k` or X, with the places to continue at.
     fn branch(&mut self, code: u16, k: u32, yes: usize, no: usize) {
         let far = |from: usize, target: usize| from - target > usize::from(u8::MAX);
-        // One more instruction may come between.
+        // The second jump below may add one more instruction in between.
         let (mut yes, mut no) = (yes, no);
         if far(self.0.len() + 1, yes) {
             let skip = self.0.len() - yes;
@@ -101,7 +101,7 @@ impl Reversed {
         self.0.push(Instruction { code: JMP | code, jt, jf, k });
     }
 
-    /// A test, and the place where it begins.
+    /// Pushes a test. Returns the place where it begins.
     fn test(&mut self, program: &Program, test: &Test, yes: usize, no: usize) -> Option<usize> {
         let Condition { subject, mask, low, high } = test.condition;
         match subject {
@@ -183,8 +183,8 @@ fn plain(offset: u32) -> Option<u32> {
     (offset < OFFSETS).then_some(offset)
 }
 
-/// Computes `steps` with the scratch memory from `result` on as a stack, and leaves what comes of
-/// them at `result`.
+/// Computes `steps`, using scratch memory from `result` on as a stack, and stores the outcome at
+/// `result`.
 fn compute(steps: &[Step], result: u32, out: &mut Vec<Instruction>) -> Option<()> {
     let mut top = result;
     for (at, step) in steps.iter().enumerate() {
@@ -233,7 +233,7 @@ fn compute(steps: &[Step], result: u32, out: &mut Vec<Instruction>) -> Option<()
     (top == result + 1).then_some(())
 }
 
-/// The code of an operator, whose right side the step before it leaves.
+/// The code of an operator. `right` is the step that computes its right operand.
 fn operation(operator: Binary, right: Option<&Step>) -> Option<u16> {
     let constant = matches!(right, Some(Step::Constant(_)));
     Some(match operator {

@@ -1,13 +1,16 @@
-//! Identifiers: addresses, networks, ports and names, read by the qualifiers before them.
+//! Identifiers: addresses, networks, ports and names. The qualifiers before them give their meaning.
 
+use std::fs;
 use std::net::Ipv6Addr;
 
+use flowgauge_core::unknown::nearest;
+
+use super::Problem;
 use super::condition::Node;
 use super::lexer::Token;
 use super::machine::Binary;
 use super::parser::{Parser, Qualifiers};
 use super::words::{Direction, IPV4, IPV6, Kind, OSI, Protocol, TCP, UDP, Word, carried_protocol};
-use super::{Problem, names};
 
 impl Parser<'_> {
     /// The condition of one identifier.
@@ -55,7 +58,7 @@ impl Parser<'_> {
         match kind {
             None | Some(Kind::Host) => self.generator.host(value, u32::MAX, protocol, direction),
             Some(Kind::Net) => {
-                // A short network number stands for its first bytes.
+                // A short network number gives only the first bytes.
                 let zeros = value.leading_zeros() / 8 * 8;
                 let (net, mask) = match value {
                     0 => (0, u32::MAX),
@@ -148,7 +151,7 @@ impl Parser<'_> {
             }
             Some(Kind::Protocol) => {
                 let number = match protocol {
-                    None | Some(IPV4 | IPV6) => names::protocol(name),
+                    None | Some(IPV4 | IPV6) => protocol_number(name),
                     Some(Protocol::Link) => carried_protocol(name),
                     Some(OSI) => match name {
                         "clnp" => Some(0x81),
@@ -158,8 +161,7 @@ impl Parser<'_> {
                     },
                     _ => None,
                 };
-                let unknown =
-                    || Problem::usage(unknown("protocol", name, names::like_protocol(name)));
+                let unknown = || Problem::usage(unknown("protocol", name, like_protocol(name)));
                 self.generator.carries_protocol(number.ok_or_else(unknown)?, protocol)
             }
             None | Some(Kind::Host | Kind::Net) => Err(Problem::usage(format!(
@@ -169,7 +171,7 @@ impl Parser<'_> {
     }
 }
 
-/// One to four numbers with dots between, as an address and the mask of the bytes that are given.
+/// Parses one to four numbers, separated by dots. Returns the address and the mask of the given bytes.
 fn dotted(text: &str) -> Result<(u32, u32), Problem> {
     let wrong = || Problem::usage(format!("invalid IPv4 address {text}"));
     let (mut address, mut bits) = (0u32, 0);
@@ -193,7 +195,7 @@ fn port(value: u64) -> Result<u16, Problem> {
     u16::try_from(value).map_err(|_| Problem::usage(format!("port {value} is above 65535")))
 }
 
-/// What is wrong with a name that the system's tables do not have, and the nearest that they have.
+/// The error text for a name that is not in the system's tables, with the nearest name in them.
 fn unknown(what: &str, name: &str, like: Option<String>) -> String {
     match like {
         Some(like) => format!("unknown {what} '{name}' (did you mean '{like}'?)"),
@@ -201,15 +203,15 @@ fn unknown(what: &str, name: &str, like: Option<String>) -> String {
     }
 }
 
-/// The port of a service, and the one transport that it is for, or `None` for all of them.
+/// The port of a service, and its transport; `None` for all transports.
 fn service(name: &str, wanted: Option<Protocol>) -> Result<(u16, Option<Protocol>), Problem> {
-    let (tcp, udp) = (names::service(name, "tcp"), names::service(name, "udp"));
+    let (tcp, udp) = (service_port(name, "tcp"), service_port(name, "udp"));
     let (port, transport) = match (tcp, udp) {
         (Some(tcp), Some(udp)) if tcp == udp => (tcp, None),
         (Some(tcp), _) => (tcp, Some(TCP)),
         (None, Some(udp)) => (udp, Some(UDP)),
         (None, None) => {
-            return Err(Problem::usage(unknown("port", name, names::like_service(name))));
+            return Err(Problem::usage(unknown("port", name, like_service(name))));
         }
     };
     match (wanted, transport) {
@@ -220,7 +222,7 @@ fn service(name: &str, wanted: Option<Protocol>) -> Result<(u16, Option<Protocol
     }
 }
 
-/// Two ports with a dash between: two numbers, or the names of two services.
+/// A range of ports: two numbers or two service names, separated by a dash.
 fn range(text: &str, wanted: Option<Protocol>) -> Result<((u16, u16), Option<Protocol>), Problem> {
     let Some((low, high)) = text.split_once('-') else {
         return Err(Problem::usage(format!("invalid port range '{text}'; write it as 6000-6008")));
@@ -230,4 +232,69 @@ fn range(text: &str, wanted: Option<Protocol>) -> Result<((u16, u16), Option<Pro
     }
     let ((low, first), (high, last)) = (service(low, wanted)?, service(high, wanted)?);
     Ok(((low, high), if first == last { first } else { wanted }))
+}
+
+const SERVICES: &str = "/etc/services";
+const PROTOCOLS: &str = "/etc/protocols";
+
+/// The port of the service `name` of `transport` in `/etc/services`.
+fn service_port(name: &str, transport: &str) -> Option<u16> {
+    let table = fs::read_to_string(SERVICES).ok()?;
+    find(&table, name, |value| value.strip_suffix(transport)?.strip_suffix('/')?.parse().ok())
+}
+
+/// The number of the IP protocol `name` in `/etc/protocols`.
+fn protocol_number(name: &str) -> Option<u32> {
+    let table = fs::read_to_string(PROTOCOLS).ok()?;
+    find(&table, name, |value| value.parse().ok())
+}
+
+/// The service with the name nearest to `name`.
+fn like_service(name: &str) -> Option<String> {
+    like(&fs::read_to_string(SERVICES).ok()?, name)
+}
+
+/// The protocol with the name nearest to `name`.
+fn like_protocol(name: &str) -> Option<String> {
+    like(&fs::read_to_string(PROTOCOLS).ok()?, name)
+}
+
+/// The nearest name or alias in a table.
+fn like(table: &str, name: &str) -> Option<String> {
+    let names = table.lines().flat_map(|line| {
+        let words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
+        words.enumerate().filter(|(at, _)| *at != 1).map(|(_, word)| word)
+    });
+    nearest(name, names).map(str::to_owned)
+}
+
+/// The value of the first line for `name`. Each line holds a name, a value and aliases.
+fn find<T>(table: &str, name: &str, value: impl Fn(&str) -> Option<T>) -> Option<T> {
+    table.lines().find_map(|line| {
+        let line = line.split('#').next()?;
+        let mut words = line.split_ascii_whitespace();
+        let (first, second) = (words.next()?, words.next()?);
+        let named = first == name || words.any(|word| word == name);
+        if named { value(second) } else { None }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{find, like};
+
+    #[test]
+    fn names_and_aliases_are_found_and_comments_are_not() {
+        let table =
+            "# ssh 1/tcp\ndomain 53/tcp\ndomain 53/udp # dns\nhttp\t80/tcp www # web\nbad\n";
+        let tcp = |value: &str| value.strip_suffix("/tcp")?.parse::<u16>().ok();
+        assert_eq!(find(table, "domain", tcp), Some(53));
+        assert_eq!(find(table, "www", tcp), Some(80));
+        for missing in ["ssh", "dns", "web", "bad", ""] {
+            assert_eq!(find(table, missing, tcp), None, "{missing}");
+        }
+        for (word, near) in [("htpp", Some("http")), ("wwww", Some("www")), ("53/tcq", None)] {
+            assert_eq!(like(table, word).as_deref(), near, "{word}");
+        }
+    }
 }

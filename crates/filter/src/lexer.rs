@@ -1,4 +1,4 @@
-//! Text to tokens: at every place the longest one.
+//! The lexer: splits the text into tokens, the longest possible one at each place.
 
 use std::net::Ipv6Addr;
 
@@ -10,7 +10,7 @@ use super::{Problem, machine::Binary};
 pub(super) enum Token<'a> {
     Word(Word),
     Number(u32),
-    /// Two to four numbers with dots between.
+    /// Two to four numbers, separated by dots.
     Ipv4(&'a str),
     Ipv6(Ipv6Addr),
     Ethernet([u8; 6]),
@@ -19,11 +19,11 @@ pub(super) enum Token<'a> {
     End,
 }
 
-/// The longest texts of an IPv6 and of an Ethernet address.
+/// The longest text of an IPv6 address and of an Ethernet address.
 const LONGEST_IPV6: usize = 45;
 const LONGEST_ETHERNET: usize = 17;
 
-/// The tokens of `text`, each with the place where it begins; the last one is [`Token::End`].
+/// The tokens of `text` with their offsets. The last one is [`Token::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, Problem> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -116,7 +116,8 @@ fn single(byte: u8) -> Option<Word> {
     })
 }
 
-/// How much of `rest` is a word: letters, digits, dots and inside of it dashes and underscores.
+/// The length of the word at the start of `rest`: letters, digits and dots, and between them dashes and
+/// underscores.
 fn word_length(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     if !bytes.first().is_some_and(u8::is_ascii_alphanumeric) {
@@ -128,7 +129,7 @@ fn word_length(rest: &str) -> usize {
     bytes[..run].iter().rposition(ends).map_or(0, |last| last + 1)
 }
 
-/// The longest address with colons, or of Ethernet with any separator, that `rest` begins with.
+/// The longest address at the start of `rest`: IPv6, or Ethernet with any separator.
 fn address(rest: &str) -> Option<(Token<'_>, usize)> {
     let begins = |byte: &u8| byte.is_ascii_hexdigit() || rest.starts_with("::");
     rest.as_bytes().first().filter(|byte| begins(byte))?;
@@ -147,8 +148,8 @@ fn address(rest: &str) -> Option<(Token<'_>, usize)> {
     })
 }
 
-/// Six bytes in hexadecimal, with one separator throughout, or three pairs with dots or nothing
-/// between them.
+/// An Ethernet address: six hexadecimal bytes with one separator, three groups of four digits with dots,
+/// or twelve digits.
 fn ethernet(text: &str) -> Option<[u8; 6]> {
     let mut address = [0; 6];
     let hex = |digits: &str| {
@@ -185,7 +186,7 @@ fn is_dotted(text: &str) -> bool {
     numbers && (2..=4).contains(&parts.count())
 }
 
-/// A number as in C: hexadecimal behind `0x`, octal behind `0`.
+/// A number as in C: hexadecimal after `0x`, octal after `0`.
 fn number(text: &str) -> Result<u32, String> {
     let (digits, radix) = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => (&text[2..], 16),

@@ -1,47 +1,45 @@
-//! Filters in the language of tcpdump, pcap-filter(7).
+//! Packet filters in the language of tcpdump, pcap-filter(7).
 //!
-//! An expression is compiled once per link type, in safe code and without libpcap, into tests
-//! that jump only forward. It accepts the packets that `tcpdump -O -r` with libpcap 1.10 accepts;
-//! `tests/libpcap.rs` compares the two. tcpdump's optimizer, which `-O` turns off, may
-//! reorder tests, so that without `-O` it may judge a packet differently which was cut within the
-//! bytes that the expression asks for. As in tcpdump, a packet cut there is rejected, even under
-//! `not`; `vlan`, `mpls` and `pppoes` change where all that follows in the text looks; ports are
-//! not looked for behind IPv6 extension headers; and `ip broadcast` does not know the netmask.
+//! An expression is compiled once per link type, in safe code and without libpcap, to tests that jump
+//! only forward. It accepts the same packets as `tcpdump -O -r` with libpcap 1.10; `tests/libpcap.rs`
+//! compares both. Without `-O`, tcpdump's optimizer may reorder tests and so judge a packet
+//! differently if the packet was cut within the bytes that the expression reads.
 //!
-//! What differs, besides the texts of errors:
-//! - `protochain`, `geneve`, names of hosts and networks, `DECnet` addresses, `byte` with `&` or
-//!   `|`, negative constant offsets and words for link types that are not read are errors.
-//! - An expression that no packet of a link type can satisfy is no error: it rejects them all.
-//! - With link type 0 the address family is taken in either byte order.
+//! As in tcpdump, a packet cut within these bytes is rejected, even under `not`; `vlan`, `mpls` and
+//! `pppoes` change the offsets for all following primitives; ports are not found after IPv6 extension
+//! headers; and `ip broadcast` does not know the netmask.
+//!
+//! Differences, besides the texts of errors:
+//! - `protochain`, `geneve`, names of hosts and networks, `DECnet` addresses, `byte` with `&` or `|`,
+//!   negative constant offsets and words for unsupported link types are errors.
+//! - An expression that no packet of a link type can satisfy is not an error. It rejects all packets.
+//! - With link type 0, the address family may have either byte order.
 
 #![forbid(unsafe_code)]
 
 mod arithmetic;
 mod classic;
 mod condition;
-mod framing;
 mod identifier;
-mod layout;
 mod lexer;
 mod machine;
-mod names;
+mod offsets;
 mod parser;
 mod primitive;
-mod shorten;
 mod words;
 
 use flowgauge_core::packet::LinkType;
 
 pub use classic::Instruction;
-use layout::Layout;
 use machine::Program;
+use offsets::HeaderOffsets;
 use parser::Parser;
 use primitive::Generator;
 
-/// The longest expression in bytes; some ten thousand addresses.
+/// Maximum length of an expression in bytes: some ten thousand addresses.
 pub const LONGEST_EXPRESSION: usize = 256 * 1024;
 
-/// How much of an expression an error repeats.
+/// Number of characters of the expression that an error quotes.
 const EXCERPT: usize = 60;
 
 /// Why a filter cannot be used.
@@ -52,15 +50,15 @@ pub enum FilterError {
     Expression {
         /// Offset in the expression, in bytes.
         position: usize,
-        /// What is wrong there.
+        /// The problem at this offset.
         problem: String,
-        /// The expression from there on, escaped and shortened.
+        /// The expression from this offset, escaped and shortened.
         excerpt: String,
     },
     /// The expression is longer than [`LONGEST_EXPRESSION`].
     #[error("the filter has {0} bytes; shorten it to {LONGEST_EXPRESSION} or less")]
     TooLong(usize),
-    /// The expression cannot be answered for frames of this link type.
+    /// Frames of this link type lack what the expression reads.
     #[error(
         "the filter does not support link type {link}: {problem}; change the filter, or leave \
          out such captures"
@@ -68,17 +66,17 @@ pub enum FilterError {
     LinkType {
         /// The link type.
         link: LinkType,
-        /// What the frames lack.
+        /// The missing feature.
         problem: String,
     },
 }
 
-/// What is wrong with an expression, and where, once that is known.
+/// A problem of an expression, with its place once that is known.
 #[derive(Debug)]
 struct Problem {
     place: Option<usize>,
     what: String,
-    /// Only frames of this link type lack something.
+    /// Whether the problem is only for this link type.
     link: bool,
 }
 
@@ -100,7 +98,7 @@ impl Problem {
     }
 }
 
-/// A filter expression, compiled for every link type that it has met.
+/// A filter expression, compiled for each link type of the frames so far.
 ///
 /// ```
 /// use flowgauge_filter::Filter;
@@ -118,18 +116,17 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter of this expression; the empty one accepts every packet. Names of ports and
-    /// protocols are looked up in `/etc/services` and `/etc/protocols`; nothing is ever asked of
-    /// the network.
+    /// A filter of this expression; an empty one accepts every packet. Names of ports and protocols
+    /// come from `/etc/services` and `/etc/protocols`, never from the network.
     ///
     /// # Errors
-    /// When the expression is too long, or wrong whatever the link type.
+    /// When the expression is too long, or wrong for every link type.
     pub fn new(expression: &str) -> Result<Self, FilterError> {
         if expression.len() > LONGEST_EXPRESSION {
             return Err(FilterError::TooLong(expression.len()));
         }
         let mut filter = Self { expression: expression.to_owned(), compiled: Vec::new() };
-        // What one link type cannot answer, another may, so that the rest of the text is read.
+        // Another link type may support what this one does not; the whole text is then checked.
         for link in [LinkType::ETHERNET, LinkType::LINUX_SLL, LinkType::LINUX_SLL2] {
             match filter.prepare(link) {
                 Ok(()) => break,
@@ -145,20 +142,20 @@ impl Filter {
         &self.expression
     }
 
-    /// Compiles the expression for a link type, so that [`Filter::matches`] need not.
+    /// Compiles the expression for a link type before its first frame arrives.
     ///
     /// # Errors
-    /// When frames of this link type cannot be asked what the expression asks, or when filters do
-    /// not know the link type. (tcpdump refuses such a capture.)
+    /// When frames of this link type lack what the expression reads, or when filters do not support
+    /// the link type. (tcpdump refuses the capture then.)
     pub fn prepare(&mut self, link: LinkType) -> Result<(), FilterError> {
         self.program(link).map(|_| ()).map_err(Clone::clone)
     }
 
-    /// Whether a frame is accepted. The first frame of every link type compiles the expression;
-    /// after that the cost is linear in the tests that decide the frame, without allocation.
+    /// Whether a frame is accepted. The first frame of each link type compiles the expression. After
+    /// that, the cost is linear in the number of tests evaluated, without allocation.
     ///
     /// # Errors
-    /// As [`Filter::prepare`], for every frame of such a link type.
+    /// As [`Filter::prepare`], for every frame of the link type.
     #[inline]
     pub fn matches(
         &mut self,
@@ -169,11 +166,21 @@ impl Filter {
         self.program(link).map(|program| program.accepts(captured, wire))
     }
 
-    /// The expression for frames of this link type as a program of classic BPF, so that a kernel
-    /// can reject packets before they are handed over; `None` where it cannot be one.
+    /// The expression for this link type as a classic BPF program, for a kernel that rejects packets
+    /// early. `None` if classic BPF cannot express it.
     ///
-    /// The program may accept more than [`Filter::matches`], but never less. It sees the bytes of a
-    /// packet only: a VLAN tag that the kernel keeps apart from them is up to the caller.
+    /// The program may accept more than [`Filter::matches`], but never less. It reads only the bytes
+    /// of a packet; the caller must handle VLAN tags that the kernel stores apart from them.
+    ///
+    /// ```
+    /// use flowgauge_core::packet::LinkType;
+    /// use flowgauge_filter::Filter;
+    ///
+    /// let mut filter = Filter::new("icmp").unwrap();
+    /// let program = filter.classic(LinkType::ETHERNET).unwrap().unwrap();
+    /// // It begins with a load of the EtherType: two bytes at offset 12.
+    /// assert_eq!((program[0].code, program[0].k), (0x28, 12));
+    /// ```
     ///
     /// # Errors
     /// As [`Filter::prepare`].
@@ -188,13 +195,13 @@ impl Filter {
         self.compiled[at].1.as_ref()
     }
 
-    /// Compiles the expression for a link type that was not met yet, and says where it stands.
+    /// Compiles the expression for a new link type, and returns its index.
     #[cold]
     fn meet(&mut self, link: LinkType) -> usize {
         let compiled = (link, compile(&self.expression, link));
-        // A capture may name 65,536 link types. All that filters do not know share one place, for
-        // else each packet would search for its own among them.
-        let unknown = |link: LinkType| Layout::new(link).is_none();
+        // A capture may name 65,536 link types. Those that filters do not support share one entry;
+        // otherwise each packet would search for its own among them.
+        let unknown = |link: LinkType| HeaderOffsets::new(link).is_none();
         let shared = self.compiled.iter().position(|(met, _)| unknown(*met) && unknown(link));
         match shared {
             Some(at) => self.compiled[at] = compiled,
@@ -206,11 +213,11 @@ impl Filter {
 
 fn compile(expression: &str, link: LinkType) -> Result<Program, FilterError> {
     let for_link = |problem: String| FilterError::LinkType { link, problem };
-    let Some(layout) = Layout::new(link) else {
+    let Some(offsets) = HeaderOffsets::new(link) else {
         return Err(for_link("filters do not support it".to_owned()));
     };
     let compiled = lexer::tokens(expression).and_then(|tokens| {
-        let mut parser = Parser::new(&tokens, Generator::new(layout));
+        let mut parser = Parser::new(&tokens, Generator::new(offsets));
         let root = parser.parse()?;
         Ok(parser.generator.all.compile(root, parser.generator.steps))
     });
@@ -231,9 +238,9 @@ mod tests {
 
     use super::*;
 
-    /// Each packet of a capture may be of another link type: what is kept must not grow with them.
+    /// Each packet of a capture may have another link type. Memory must not grow with their number.
     #[test]
-    fn unknown_link_types_share_a_place() {
+    fn unknown_link_types_share_an_entry() {
         let mut filter = Filter::new("ip").unwrap();
         for number in (0..=u16::MAX).chain([1, 147, 148, 1]) {
             let link = LinkType(number);
@@ -243,7 +250,8 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        let known = (0..=u16::MAX).filter(|&link| Layout::new(LinkType(link)).is_some()).count();
+        let known =
+            (0..=u16::MAX).filter(|&link| HeaderOffsets::new(LinkType(link)).is_some()).count();
         assert_eq!(filter.compiled.len(), known + 1);
     }
 }

@@ -1,12 +1,12 @@
-//! The compiled filter: tests on a packet's bytes that jump only forward, and what runs them.
+//! The compiled filter: tests of a packet's bytes that jump only forward, and their interpreter.
 //!
-//! Every jump skips a number of the tests that follow, so no program can loop, whatever it was
-//! made from; a load that reaches behind the captured bytes rejects the packet.
+//! Every jump skips some of the following tests, so no program can loop. A load beyond the captured
+//! bytes rejects the packet.
 
-/// The deepest stack that an arithmetic expression may need.
+/// Maximum stack depth of an arithmetic expression.
 pub(super) const STACK: usize = 32;
 
-/// How many bytes a load takes.
+/// Number of bytes of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     One = 1,
@@ -14,16 +14,16 @@ pub(super) enum Width {
     Four = 4,
 }
 
-/// Where a load begins.
+/// The place that the offset of a load counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
-    /// At the first byte of the frame.
+    /// The first byte of the frame.
     Frame,
-    /// Behind the IPv4 header that begins at this byte of the frame.
+    /// The end of the IPv4 header that begins at this byte of the frame.
     BehindIpv4(u32),
 }
 
-/// A number that stands in the packet, in network order.
+/// A number in the packet, in network order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) base: Base,
@@ -31,14 +31,14 @@ pub(super) struct Load {
     pub(super) width: Width,
 }
 
-/// One step of arithmetic, in postfix order; all of it wraps at 32 bits.
+/// One step of arithmetic, in postfix order. Results wrap at 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Constant(u32),
     /// Bytes on the wire.
     Length,
     Load(Load),
-    /// A load whose offset grows by the number on top of the stack, which it replaces.
+    /// A load at its offset plus the number on top of the stack, which the result replaces.
     Indexed(Load),
     Negate,
     Binary(Binary),
@@ -78,7 +78,7 @@ impl Binary {
     }
 }
 
-/// How two numbers are compared; all are unsigned.
+/// An unsigned comparison of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compare {
     Equal,
@@ -96,15 +96,14 @@ impl Compare {
     }
 }
 
-/// What a condition is about.
+/// The number that a condition tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     /// A number in the packet.
     Load(Load),
     /// Bytes on the wire.
     Length,
-    /// 1 where the result of the steps from `start` to `middle` compares so with the result of
-    /// those from `middle` to `end`, 0 where not.
+    /// 1 if `compare` holds for the results of the steps `start..middle` and `middle..end`, else 0.
     Comparison { start: u32, middle: u32, end: u32, compare: Compare },
 }
 
@@ -123,7 +122,7 @@ impl Condition {
         let (mask, low, high) = match compare {
             Compare::Equal => (mask, value, value),
             Compare::AtLeast => (mask, value, u32::MAX),
-            // Nothing is greater than the greatest number: 0 is asked to be 1.
+            // No number is greater than the largest one: test whether 0 is 1.
             Compare::Greater => match value.checked_add(1) {
                 Some(low) => (mask, low, u32::MAX),
                 None => (0, 1, 1),
@@ -133,7 +132,7 @@ impl Condition {
     }
 }
 
-/// A condition, and how many of the following tests to skip when it holds and when it does not.
+/// A condition, and the numbers of following tests to skip if it holds (`yes`) or not (`no`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Test {
     pub(super) condition: Condition,
@@ -141,8 +140,8 @@ pub(super) struct Test {
     pub(super) no: u32,
 }
 
-/// A filter compiled for one link type. Arriving one place behind the last test accepts; arriving
-/// right behind it, or anywhere else, rejects.
+/// A filter compiled for one link type. A jump to the second place after the last test accepts; a jump
+/// to the first place after it, or anywhere else, rejects.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) tests: Vec<Test>,
@@ -152,7 +151,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Whether the packet is accepted: time linear in the program, no allocation.
+    /// Whether the packet is accepted. Takes time linear in the program, and does not allocate.
     #[inline]
     pub(super) fn accepts(&self, captured: &[u8], wire: u32) -> bool {
         let mut at = self.entry as usize;
@@ -178,8 +177,8 @@ impl Program {
         Some(above <= condition.high.wrapping_sub(condition.low))
     }
 
-    /// The result of some steps; `None` when they load behind the captured bytes, divide by zero,
-    /// or are no sound arithmetic.
+    /// The result of some steps. `None` if they load beyond the captured bytes, divide by zero, or are
+    /// not valid arithmetic.
     fn compute(&self, start: u32, end: u32, captured: &[u8], wire: u32) -> Option<u32> {
         let mut stack = [0u32; STACK];
         let mut depth = 0usize;
@@ -208,9 +207,8 @@ impl Program {
     }
 }
 
-/// Loads a number, or `None` where it does not lie within the captured bytes. As in the machine
-/// that tcpdump runs, the index wraps around with the length of an IPv4 header, but not with the
-/// place that it counts from.
+/// Loads a number; `None` if it lies beyond the captured bytes. As in tcpdump's interpreter, adding the
+/// length of an IPv4 header to the index wraps around, but adding the base offset does not.
 #[inline]
 fn fetch(load: Load, index: u32, captured: &[u8]) -> Option<u32> {
     let (index, place) = match load.base {
@@ -286,8 +284,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// Whatever the program: it ends, it does not panic, and it accepts only by arriving at
-        /// the one place that accepts.
+        /// Any program ends, does not panic, and accepts only at the accepting place.
         #[test]
         fn any_program_ends(
             tests in prop::collection::vec(test(), 0..40),
@@ -301,7 +298,7 @@ mod tests {
             prop_assert!(!accepted || !program.tests.is_empty() || entry == 1);
         }
 
-        /// A load gives the bytes that it names, or nothing when one of them was not captured.
+        /// A load returns its bytes, or `None` if one of them was not captured.
         #[test]
         fn a_load_is_within_what_was_captured(
             load in load(),

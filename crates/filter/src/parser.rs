@@ -1,26 +1,26 @@
-//! The grammar: from tokens to conditions, primitive by primitive in the order of the text.
+//! The parser: from tokens to conditions, primitive by primitive in the order of the text.
 //!
-//! `and` and `or` bind equally strongly, from left to right; `not` binds more strongly. An
-//! identifier without qualifiers takes those of the primitive before it: `port 80 or 443`.
+//! `and` and `or` have equal precedence, from left to right; `not` binds more tightly. An identifier
+//! without qualifiers inherits those of the primitive before it: `port 80 or 443`.
 
 use flowgauge_core::unknown::nearest;
 
 use super::Problem;
 use super::arithmetic::Arithmetic;
 use super::condition::{Conditions, Node};
-use super::layout::carried;
 use super::lexer::Token;
 use super::machine::{Binary, Compare};
+use super::offsets::carried;
 use super::primitive::Generator;
 use super::words::{Direction, Kind, Protocol, Word};
 
-/// The deepest nesting of parentheses, brackets and signs.
+/// Maximum nesting of parentheses, brackets and signs.
 const DEEPEST: usize = 100;
 
-/// What errors call the beginning of a condition.
+/// The description of a primitive in errors.
 const PRIMITIVE: &str = "a primitive such as 'host 10.0.0.1', 'port 53' or 'tcp'";
 
-/// The words that are mistyped most.
+/// Words that are often mistyped.
 const FREQUENT: [&str; 18] = [
     "port",
     "host",
@@ -42,7 +42,7 @@ const FREQUENT: [&str; 18] = [
     "less",
 ];
 
-/// What stands before an identifier.
+/// The qualifiers before an identifier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Qualifiers {
     pub(super) protocol: Option<Protocol>,
@@ -50,10 +50,10 @@ pub(super) struct Qualifiers {
     pub(super) kind: Option<Kind>,
 }
 
-/// The qualifiers that the next identifier takes over, if the last primitive had any.
+/// The qualifiers that the next identifier inherits, if the last primitive had any.
 type Inherited = Option<Qualifiers>;
 
-/// What parentheses may hold.
+/// The contents of parentheses.
 enum Group {
     Condition(Node),
     Arithmetic(Arithmetic),
@@ -67,12 +67,12 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// A parser of tokens of which the last one is [`Token::End`].
+    /// A parser of tokens that end with [`Token::End`].
     pub(super) fn new(tokens: &'a [(usize, Token<'a>)], generator: Generator) -> Self {
         Self { tokens, at: 0, nesting: 0, generator }
     }
 
-    /// The condition that the whole text stands for.
+    /// The condition of the whole text.
     pub(super) fn parse(&mut self) -> Result<Node, Problem> {
         if self.peek() == Token::End {
             return Ok(self.generator.all.constant(true));
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         Ok(node)
     }
 
-    /// Takes an `and` or `or`, if one comes: what joins the conditions on both of its sides.
+    /// Takes an `and` or `or`, if one follows, and returns the function that joins its two sides.
     fn join(&mut self) -> Option<fn(&mut Conditions, Node, Node) -> Node> {
         if self.take(Word::And) {
             Some(Conditions::and)
@@ -163,7 +163,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether arithmetic comes that does not begin with parentheses.
+    /// Whether arithmetic follows that does not begin with a parenthesis.
     fn at_arithmetic(&self) -> bool {
         match self.peek() {
             Token::Word(Word::Protocol(_)) => self.look(1) == Token::Word(Word::OpenIndex),
@@ -172,8 +172,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether an identifier comes, rather than a primitive: behind any parentheses and `not`, a
-    /// name, an address, or a number that no arithmetic follows.
+    /// Whether an identifier follows, not a primitive: after any parentheses and `not`, a name, an
+    /// address, or a number without arithmetic after it.
     fn at_identifier(&self) -> bool {
         let (mut ahead, mut open) = (0, 0usize);
         loop {
@@ -196,7 +196,7 @@ impl<'a> Parser<'a> {
         !matches!(self.look(ahead), Token::Word(Word::Operator(_) | Word::Relation(_)))
     }
 
-    /// A run of `not`; whether their number is odd.
+    /// Takes any number of `not`. Returns whether their number is odd.
     fn nots(&mut self) -> bool {
         let mut odd = false;
         while self.take(Word::Not) {
@@ -209,8 +209,8 @@ impl<'a> Parser<'a> {
         if negated { self.generator.all.not(node) } else { node }
     }
 
-    /// A primitive or an expression in parentheses; `last` becomes the qualifiers that an
-    /// identifier behind it takes over.
+    /// A primitive or an expression in parentheses. Sets `last` to the qualifiers that the next
+    /// identifier inherits.
     fn term(&mut self, last: &mut Inherited) -> Result<Node, Problem> {
         let negated = self.nots();
         let node = match self.peek() {
@@ -230,7 +230,7 @@ impl<'a> Parser<'a> {
         Ok(self.negate_if(negated, node))
     }
 
-    /// `( … )`, where the contents tell whether it is arithmetic.
+    /// `( … )`: a condition or arithmetic.
     fn group(&mut self, inherited: Inherited) -> Result<Group, Problem> {
         self.expect(Word::Open, "'('")?;
         let group = self.nested(|this| this.inside(inherited))?;
@@ -261,7 +261,7 @@ impl<'a> Parser<'a> {
         self.relation(left)
     }
 
-    /// The rest of a comparison behind arithmetic in parentheses.
+    /// The rest of a comparison after arithmetic in parentheses.
     fn comparison(&mut self, left: Arithmetic) -> Result<Node, Problem> {
         let left = self.arithmetic_from(left, 0)?;
         self.relation(left)
@@ -281,14 +281,15 @@ impl<'a> Parser<'a> {
         self.arithmetic_from(left, weakest)
     }
 
-    /// Operators that bind at least as strongly as `weakest`, behind `left`.
+    /// Continues `left` with operators that bind at least as tightly as `weakest`.
     fn arithmetic_from(
         &mut self,
         mut left: Arithmetic,
         weakest: u8,
     ) -> Result<Arithmetic, Problem> {
         while let Token::Word(Word::Operator(operator)) = self.peek() {
-            // `%` and `^` have no rank in the language: they always take what follows as a whole.
+            // `%` and `^` have no precedence in the language: their right operand is all that
+            // follows.
             let (rank, right) = match operator {
                 Binary::Remainder | Binary::Xor => (u8::MAX, 0),
                 Binary::Or => (0, 1),
@@ -350,7 +351,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// A number in any parentheses, if one comes.
+    /// A number in any parentheses, if one follows.
     fn optional_number(&mut self) -> Result<Option<u32>, Problem> {
         let mut open = 0;
         while self.look(open) == Token::Word(Word::Open) {
@@ -364,7 +365,7 @@ impl<'a> Parser<'a> {
         Ok(Some(value))
     }
 
-    /// An identifier, or several in parentheses, with the qualifiers that apply to them.
+    /// An identifier, or several in parentheses, under these qualifiers.
     fn id(&mut self, qualifiers: Inherited) -> Result<Node, Problem> {
         let negated = self.nots();
         let node = if self.take(Word::Open) {
@@ -406,7 +407,7 @@ impl<'a> Parser<'a> {
         self.keyword_primitive(protocol).map_err(|problem| problem.or_at(place))
     }
 
-    /// Direction and kind behind `protocol`, if at least one of them comes.
+    /// The direction and kind after `protocol`, if at least one follows.
     fn qualifiers(&mut self, protocol: Option<Protocol>) -> Option<Qualifiers> {
         let direction = match (self.peek(), self.look(1), self.look(2)) {
             (
@@ -439,7 +440,7 @@ impl<'a> Parser<'a> {
         any.then_some(Qualifiers { protocol, direction, kind })
     }
 
-    /// The primitives without an identifier.
+    /// A primitive without an identifier.
     fn keyword_primitive(&mut self, protocol: Option<Protocol>) -> Result<Node, Problem> {
         if self.take(Word::Broadcast) {
             return self.generator.broadcast(protocol);

@@ -1,9 +1,9 @@
 //! The words of the filter language.
 
-use super::layout::carried;
 use super::machine::Binary;
+use super::offsets::carried;
 
-/// A protocol that a primitive may be about, by what must be asked of a packet.
+/// The protocol of a primitive, by the way to test for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// `ether` and its synonyms.
@@ -33,7 +33,7 @@ pub(super) const SCTP: Protocol = Protocol::Ip(132);
 /// The identifier of IS-IS itself.
 pub(super) const ISIS: u8 = 0x83;
 
-/// Which of the two addresses or ports of a packet.
+/// The direction qualifier: which of the two addresses or ports of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Source,
@@ -42,7 +42,7 @@ pub(super) enum Direction {
     Both,
 }
 
-/// What an identifier stands for.
+/// The type qualifier: the meaning of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Host,
@@ -52,7 +52,7 @@ pub(super) enum Kind {
     Protocol,
 }
 
-/// An operator that compares.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     Equal,
@@ -63,7 +63,7 @@ pub(super) enum Relation {
     LessEqual,
 }
 
-/// A token that has a fixed spelling.
+/// A token with a fixed spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Protocol(Protocol),
@@ -90,8 +90,7 @@ pub(super) enum Word {
     Llc,
     /// `rnr`, a type of LLC packets and a word of pf.
     ReceiverNotReady,
-    /// A word of the language which is about link types that this project does not read, or
-    /// which asks for something that filters here do not do; with the reason.
+    /// A word for unsupported link types or features, with the reason.
     Unsupported(&'static str),
     Open,
     Close,
@@ -102,7 +101,7 @@ pub(super) enum Word {
     Relation(Relation),
 }
 
-/// The token of a word, if the language has it.
+/// The token of a word of the language.
 pub(super) fn keyword(text: &str) -> Option<Word> {
     use Protocol::{Icmp6, Ip, Ipv4, Isis, Link, Network, Osi};
     let protocol = match text {
@@ -255,7 +254,7 @@ pub(super) fn constant(text: &str) -> Option<u32> {
     })
 }
 
-/// The number of an `EtherType` or LLC service that the language knows by name.
+/// The number of a named `EtherType` or LLC service.
 pub(super) fn carried_protocol(name: &str) -> Option<u32> {
     Some(match name {
         "aarp" => carried::AARP,

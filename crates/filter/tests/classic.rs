@@ -1,4 +1,4 @@
-//! Filters as programs of classic BPF accept what filters accept, and hardly anything else.
+//! Classic BPF programs accept the packets that their filters accept, and hardly any others.
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, reason = "what is shared serves other tests too")]
 
@@ -68,7 +68,7 @@ fn accepts(program: &[Instruction], packet: &[u8], wire: u32) -> bool {
     }
 }
 
-/// What comparisons found.
+/// The results of comparisons.
 #[derive(Debug, Default)]
 struct Found {
     programs: usize,
@@ -114,7 +114,7 @@ fn expressions_of_the_table_become_programs_that_accept_the_same() {
         compare(line.split('\t').next().unwrap(), &samples, &mut found);
     }
     println!("{found:?}");
-    // Expressions without a program shift by a number of the packet.
+    // Expressions without a program shift by a number from the packet.
     assert_eq!((found.programs, found.none), (5750, 16));
     assert!(found.more < found.judged / 100_000, "{found:?}");
 }

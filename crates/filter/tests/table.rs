@@ -1,4 +1,4 @@
-//! Filters against the answers of libpcap that are kept in a table, and against hostile text.
+//! Filters compared with stored answers of libpcap, and tested with hostile text.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod support;
@@ -40,7 +40,7 @@ fn every_answer_of_the_table_is_given() {
     assert!(answers > 7_000, "{answers}");
 }
 
-/// As the documentation promises: an error, and never another answer than tcpdump's.
+/// As documented: an error, and never an answer that differs from tcpdump's.
 #[test]
 fn what_differs_from_tcpdump_is_an_error() {
     for (expression, reason) in [
@@ -89,7 +89,7 @@ fn a_link_type_is_refused_only_where_it_cannot_answer() {
     assert_eq!(filter.matches(LinkType::RAW, &[0x45; 40], 40), Err(&refused));
     let unknown = filter.prepare(LinkType(227)).unwrap_err().to_string();
     assert!(unknown.contains("link type 227 (CAN with SocketCAN headers)"), "{unknown}");
-    // What only other link types can answer is still read to its end.
+    // An expression for another link type is still read to its end.
     assert!(Filter::new("outbound and port 53").is_ok());
     assert!(matches!(Filter::new("ifindex 1 and prt 53"), Err(FilterError::Expression { .. })));
 }
@@ -118,7 +118,7 @@ fn a_packet_that_is_cut_where_the_filter_looks_is_rejected() {
     frame.resize(14 + 20, 0);
     frame.extend([0, 80, 0, 81]);
     for cut in 0..=frame.len() {
-        // The protocol is asked for first, then the fragment offset, then the source port.
+        // The protocol is tested first, then the fragment offset, then the source port.
         let accepted = port.matches(LinkType::ETHERNET, &frame[..cut], 60).unwrap();
         assert_eq!(accepted, cut >= 36, "{cut}");
         assert_eq!(not.matches(LinkType::ETHERNET, &frame[..cut], 60), Ok(false), "{cut}");

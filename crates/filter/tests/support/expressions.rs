@@ -1,4 +1,4 @@
-//! Random expressions: mostly sound ones, with values that the sample frames hold.
+//! Random expressions, mostly valid ones, with values from the sample frames.
 
 use super::Random;
 

@@ -1,4 +1,4 @@
-//! libpcap, loaded at run time where there is one.
+//! libpcap, loaded at run time if it is installed.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use flowgauge_core::packet::LinkType;
 use libloading::{Library, Symbol};
 
-/// Captures opened so far, for the names of their files.
+/// Number of captures opened so far, for their file names.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
 #[repr(C)]
@@ -24,7 +24,7 @@ struct PacketHeader {
     wire: u32,
 }
 
-/// The library; `None` where it is not installed.
+/// The library; `None` if it is not installed.
 pub(crate) struct Libpcap {
     library: Library,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Compiled<'a> {
 impl Libpcap {
     pub(crate) fn load() -> Option<Self> {
         let names = ["libpcap.so.0.8", "libpcap.so.1"];
-        // SAFETY: libpcap has no initialisation that anything here depends on.
+        // SAFETY: loading libpcap runs no initialization that affects this process.
         let library = names.into_iter().find_map(|name| unsafe { Library::new(name) }.ok())?;
         Some(Self { library })
     }
@@ -103,7 +103,7 @@ impl Capture<'_> {
             > = self.libpcap.library.get(b"pcap_compile\0").unwrap();
             let error: Symbol<'_, unsafe extern "C" fn(*mut u8) -> *const c_char> =
                 self.libpcap.library.get(b"pcap_geterr\0").unwrap();
-            // tcpdump gives 0 as the netmask of a capture.
+            // tcpdump uses netmask 0 for captures.
             let optimize = c_int::from(optimize);
             if compile(self.handle, &raw mut filter, text.as_ptr(), optimize, 0) == 0 {
                 return Ok(Compiled { libpcap: self.libpcap, filter: Some(filter) });

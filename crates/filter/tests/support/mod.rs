@@ -1,11 +1,11 @@
-//! What the tests of filters share: frames of every link type, and expressions.
+//! Shared by the tests of filters: frames of every link type, and expressions.
 
 use flowgauge_core::packet::LinkType;
 
 /// Real frames of Ethernet, at most 200 bytes of each.
 const ETHERNET: &[u8] = include_bytes!("../data/frames.pcap");
 
-/// Every link type that filters know, by its column in the table of expected answers.
+/// Every supported link type, with its column in the table of expected answers.
 pub(crate) const LINKS: [LinkType; 8] = [
     LinkType::ETHERNET,
     LinkType::RAW,
@@ -17,7 +17,7 @@ pub(crate) const LINKS: [LinkType; 8] = [
     LinkType::IPV6,
 ];
 
-/// A frame: what was captured of it, and its bytes on the wire.
+/// A frame: its captured bytes and its length on the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) captured: Vec<u8>,
@@ -36,7 +36,7 @@ fn ethernet() -> Vec<Sample> {
     samples
 }
 
-/// The frames of `link`: those of Ethernet with the link header that `link` has instead.
+/// The frames of `link`: those of Ethernet with the link header replaced.
 pub(crate) fn samples(link: LinkType) -> Vec<Sample> {
     let ethernet = ethernet();
     if link == LinkType::ETHERNET {
@@ -45,7 +45,7 @@ pub(crate) fn samples(link: LinkType) -> Vec<Sample> {
     let other = |(index, sample): (usize, &Sample)| {
         let (header, payload) = sample.captured.split_at(14);
         let kind = u16::from_be_bytes([header[12], header[13]]);
-        // Cooked frames have numbers of their own for frames with a length instead of a type.
+        // Cooked frames have special numbers for frames with a length instead of a type.
         let cooked = match (kind, payload) {
             (..=1500, [0xff, 0xff, ..]) => 1,
             (..=1500, _) => 4,
@@ -85,7 +85,7 @@ pub(crate) fn samples(link: LinkType) -> Vec<Sample> {
     ethernet.iter().enumerate().map(other).collect()
 }
 
-/// Numbers that look random and are the same in every run (splitmix64).
+/// Pseudo-random numbers, equal in every run (splitmix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -106,12 +106,12 @@ impl Random {
     }
 }
 
-/// A check sum of the indices of the accepted frames.
+/// A checksum of the indices of the accepted frames.
 pub(crate) fn digest(accepted: &[usize]) -> u32 {
     accepted.iter().fold(0x811c_9dc5, |sum, &index| (sum ^ index as u32).wrapping_mul(0x0100_0193))
 }
 
-/// What the table holds of one expression and link type.
+/// The entry of the table for one expression and link type.
 pub(crate) fn cell(accepted: &[usize]) -> String {
     format!("{}:{:08x}", accepted.len(), digest(accepted))
 }

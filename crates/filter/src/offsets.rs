@@ -1,13 +1,13 @@
-//! Where the headers of a frame lie, as far as the link type says it, and how to ask which
-//! protocol the link layer carries.
+//! The offsets of the headers in a frame, as the link type gives them, and tests for the protocol that
+//! the link layer carries.
 
 use flowgauge_core::packet::LinkType;
 
 use super::condition::{Conditions, Node};
 use super::machine::{Base, Compare, Condition, Load, Subject, Width};
 
-/// Numbers of the protocols that a link layer carries: an `EtherType`, or below 1,536 the address
-/// of an LLC service.
+/// Numbers of the protocols that a link layer carries: an `EtherType`, or below 1,536 an LLC service
+/// access point.
 pub(super) mod carried {
     pub(crate) const IPV4: u32 = 0x0800;
     pub(crate) const ARP: u32 = 0x0806;
@@ -35,47 +35,47 @@ pub(super) mod carried {
 }
 use carried::{AARP, ATALK, IPV4, IPV6, IPX, LLC_IP, LLC_IPX, LLC_NETBEUI, LLC_OSI, LLC_STP};
 
-/// The largest number in an Ethernet header that is a length and not a type.
+/// The largest number in the type field of Ethernet that is a length.
 const LARGEST_LENGTH: u32 = 1500;
 
-/// The kinds of link layer that differ in how they name what they carry.
+/// Kinds of link layers, by the way they identify their payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     Ethernet,
     Raw,
     Ipv4,
     Ipv6,
-    /// The address family in the byte order of the host that captured.
+    /// An address family in the byte order of the capturing host.
     Null,
-    /// The address family in network order.
+    /// An address family in network order.
     Loop,
     Cooked,
     CookedV2,
-    /// PPP inside of `PPPoE`.
+    /// PPP inside `PPPoE`.
     Ppp,
 }
 
-/// Offsets in the frame at which the primitives look, changed by `vlan`, `mpls` and `pppoes` for
-/// all primitives that follow.
+/// The offsets at which primitives read. `vlan`, `mpls` and `pppoes` change them for all following
+/// primitives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct HeaderOffsets {
     pub(super) link: Link,
     /// The link header.
     pub(super) header: u32,
-    /// The field that names what is carried.
+    /// The field that identifies the payload.
     pub(super) kind: u32,
-    /// The first byte behind the link header: the LLC header, where there is one.
+    /// The first byte after the link header; an LLC header begins there, if there is one.
     pub(super) payload: u32,
-    /// The network header; behind the labels within MPLS.
+    /// The network header; in MPLS, after the labels.
     pub(super) network: u32,
-    /// The network header behind an LLC header of three bytes.
+    /// The network header after an LLC header of three bytes.
     pub(super) behind_llc: u32,
-    /// How many labels were passed.
+    /// Number of MPLS labels passed.
     pub(super) labels: u32,
 }
 
-impl Layout {
-    /// The layout of frames of type `link`, or `None` for one that filters do not know.
+impl HeaderOffsets {
+    /// The offsets in frames of type `link`; `None` if filters do not support it.
     pub(super) fn new(link: LinkType) -> Option<Self> {
         let (link, kind, payload) = match link {
             LinkType::ETHERNET => (Link::Ethernet, 12, 14),
@@ -92,7 +92,7 @@ impl Layout {
         Some(Self { link, header: 0, kind, payload, network: payload, behind_llc, labels: 0 })
     }
 
-    /// Goes on behind a VLAN tag.
+    /// Moves the offsets past a VLAN tag.
     pub(super) fn pass_vlan(&mut self) {
         self.kind += 4;
         self.payload += 4;
@@ -100,14 +100,14 @@ impl Layout {
         self.behind_llc += 4;
     }
 
-    /// Goes on behind an MPLS label.
+    /// Moves the offsets past an MPLS label.
     pub(super) fn pass_label(&mut self) {
         self.network += 4;
         self.behind_llc += 4;
         self.labels += 1;
     }
 
-    /// Goes on at the PPP header behind a `PPPoE` header.
+    /// Moves the offsets to the PPP header after a `PPPoE` header.
     pub(super) fn pass_pppoe(&mut self) {
         self.link = Link::Ppp;
         self.header = self.network + 6;
@@ -117,7 +117,7 @@ impl Layout {
         self.behind_llc = self.payload;
     }
 
-    /// Whether the link layer carries `protocol`; `None` when that cannot be said within MPLS.
+    /// Tests whether the link layer carries `protocol`; `None` if that cannot be tested within MPLS.
     pub(super) fn carries(&self, all: &mut Conditions, protocol: u32) -> Option<Node> {
         if self.labels > 0 {
             return self.carries_behind_label(all, protocol);
@@ -143,7 +143,7 @@ impl Layout {
         })
     }
 
-    /// Only the version tells what lies behind the last label.
+    /// Only the IP version identifies the payload after the last label.
     fn carries_behind_label(&self, all: &mut Conditions, protocol: u32) -> Option<Node> {
         let version = match protocol {
             IPV4 => 0x40,
@@ -163,7 +163,7 @@ impl Layout {
                 let both = all.equal(Width::Two, self.payload, protocol << 8 | protocol);
                 all.and(length, both)
             }
-            // By type, by LLC, by SNAP, or by 0xffff where the LLC header would be.
+            // By type, by LLC, by SNAP, or by 0xffff in place of the LLC header.
             LLC_IPX => {
                 let ethernet = kind(all, IPX);
                 let length = self.is_length(all);
@@ -228,21 +228,21 @@ impl Layout {
         }
     }
 
-    /// Whether the type field of Ethernet is a length, so that an LLC header follows.
+    /// Tests whether the type field of Ethernet is a length, so that an LLC header follows.
     pub(super) fn is_length(&self, all: &mut Conditions) -> Node {
         let is_type = all.compare(Width::Two, self.kind, Compare::Greater, LARGEST_LENGTH);
         all.not(is_type)
     }
 
-    /// An LLC header of SNAP with this organization and protocol.
+    /// Tests for a SNAP header with this organization and protocol.
     fn snap(&self, all: &mut Conditions, organization: u32, protocol: u32) -> Node {
         let last = all.equal(Width::Four, self.payload + 4, organization << 16 | protocol);
         let first = all.equal(Width::Four, self.payload, 0xaaaa_0300 | organization >> 16);
         all.and(last, first)
     }
 
-    /// The address family of BSD's loopback. A capture does not tell the byte order of the host
-    /// that made it, so both are taken for [`Link::Null`].
+    /// Tests the address family of BSD's loopback. [`Link::Null`] accepts both byte orders, because a
+    /// capture does not record the one of its host.
     fn family(&self, all: &mut Conditions, families: &[u32]) -> Node {
         let mut any = None;
         for &family in families {
@@ -260,7 +260,7 @@ const fn apple_organization(protocol: u32) -> u32 {
     if protocol == ATALK { 0x0008_0007 } else { 0 }
 }
 
-/// What PPP calls the protocol that Ethernet gives this number.
+/// The PPP number of the protocol with this `EtherType`.
 const fn ppp_number(protocol: u32) -> u32 {
     match protocol {
         IPV4 => 0x21,
@@ -275,7 +275,7 @@ const fn ppp_number(protocol: u32) -> u32 {
     }
 }
 
-/// Conditions on bytes at a fixed place in the frame.
+/// Tests of bytes at a fixed offset in the frame.
 impl Conditions {
     pub(super) fn equal(&mut self, width: Width, offset: u32, value: u32) -> Node {
         self.masked(width, offset, u32::MAX, value)
