@@ -1,39 +1,39 @@
 //! Flows in the order of a backbone link: heavy tails, locality in time, flows that come and go.
 //!
-//! Some flows are *active*; each has a rank, whose popularity stays while flows come and go.
-//! Every packet is one of three:
-//! - a **birth**: a new flow takes a rank, mostly a low one, from the flow that had it. Elephants
-//!   therefore last, mice are replaced;
-//! - an **echo**: the flow of a recent packet again, the lag drawn from a power law. Trains of
-//!   packets and locality come from here. Only packets of the busier ranks are echoed: mice send
-//!   their packets one by one;
-//! - a **draw**: an active flow by popularity. Draws are stratified, since flows of a link send more
-//!   regularly than chance: the range of the random number is cut into strata, and every one of
-//!   them is drawn from once, in random order, before any is drawn from again.
+//! Some flows are *active*. Each has a rank; the popularity of a rank stays while flows come and go.
+//! Every packet is one of three kinds:
+//! - a **birth**: a new flow takes the rank of an active flow, mostly an unpopular one. So elephants
+//!   last and mice are replaced;
+//! - an **echo**: repeats the flow of a recent packet, with a lag drawn from a power law. This creates
+//!   packet trains and locality. Only packets of the busier ranks are echoed: mice send their packets
+//!   one by one;
+//! - a **draw**: an active flow by popularity. Draws are stratified, because flows of a link send more
+//!   regularly than at random: the range of the random number is divided into strata, and each stratum
+//!   is used once, in random order, before any is used again.
 //!
-//! An echo repeats what draws chose, so in the long run popularity alone says how large flows are.
+//! Echoes repeat flows that draws chose, so in the long run only popularity determines flow sizes.
 //!
-//! The constants are fitted, by random search and then by hand, to statistics of a backbone link;
-//! `tests/synthetic_backbone.rs` holds both side by side. Logarithms are not
-//! needed: the exponents are chosen such that roots and products do, which are exact everywhere.
+//! The constants were fitted to statistics of a backbone link, by random search and then by hand;
+//! `tests/backbone.rs` compares both. The exponents are chosen so that roots and products suffice,
+//! which are exact on all machines, unlike logarithms.
 
 use super::random::Random;
 
-/// Active flows, where the run has that many.
+/// Active flows, if the run has that many.
 pub(super) const ACTIVE: u64 = 20_500;
-/// Births a packet, unless the number of flows is given.
+/// Births per packet, unless the number of flows is given.
 pub(super) const BIRTHS: f64 = 0.0312;
-/// The most births a packet: the echoes take most of the rest.
+/// Maximum births per packet; echoes take most of the rest.
 pub(super) const MOST_BIRTHS: f64 = 0.5;
-/// Echoes a packet.
+/// Echoes per packet.
 const ECHOES: f64 = 0.437;
 /// The longest lag of an echo, in packets of busy ranks. Its −0.4th power is 1 ÷ 16.
 const LONGEST_LAG: usize = 1024;
-/// Of 32 ranks, this many are busy enough to be echoed.
+/// Of 32 ranks, the number that are busy enough to be echoed.
 const BUSY_IN_32: u64 = 11;
-/// Strata of a round of draws.
+/// Number of strata.
 const STRATA: usize = 1 << 15;
-/// Popularity falls as (rank + `FLAT`) to the power of −7 ÷ 8.
+/// Popularity falls as (rank + `FLAT`) to the power −7 ÷ 8.
 const FLAT: f64 = 6.8;
 
 /// The state of the model: 8 bytes for each active flow, the recent packets, and 128 KiB of strata.
@@ -41,18 +41,18 @@ const FLAT: f64 = 6.8;
 pub(super) struct Backbone {
     /// The flow at each rank.
     active: Vec<u64>,
-    /// Flows born so far, the first active ones included.
+    /// Number of flows born so far, including the initial ones.
     born: u64,
     births: f64,
     /// Ranks below this one are echoed.
     busy: usize,
-    /// Flows of the latest packets of busy ranks, a ring.
+    /// A ring with the flows of the latest packets of busy ranks.
     recent: Box<[u64; LONGEST_LAG]>,
-    /// Packets that entered the ring so far.
+    /// Number of packets that entered the ring so far.
     entered: usize,
-    /// Strata in an order that is shuffled as they are drawn from.
+    /// The strata, shuffled while they are used.
     strata: Box<[u32]>,
-    /// Strata of this round that were drawn from.
+    /// Number of strata used in this round.
     drawn: usize,
     /// The eighth roots of `FLAT` and of `FLAT` + active flows.
     roots: (f64, f64),
@@ -63,7 +63,7 @@ fn eighth_root(x: f64) -> f64 {
 }
 
 impl Backbone {
-    /// `active` ≥ 1 flows at the start, and `births` new ones a packet.
+    /// A model with `active` ≥ 1 initial flows and `births` new flows per packet.
     pub(super) fn new(active: u64, births: f64) -> Self {
         Self {
             active: (0..active).collect(),
@@ -91,7 +91,7 @@ impl Backbone {
             }
         }
         let rank = if choice >= 1.0 - self.births {
-            // The larger of two uniform ranks: replaced with a chance ∝ rank.
+            // The larger of two uniform ranks: the chance of replacement is proportional to the rank.
             let ranks = self.active.len() as u64;
             let rank = random.below(ranks).max(random.below(ranks)) as usize;
             self.active[rank] = self.born;
@@ -107,7 +107,7 @@ impl Backbone {
         flow
     }
 
-    /// A rank by popularity: the inverse of its integral, (rank + flat)^⅛.
+    /// Draws a rank by popularity, through the inverse of its integral, (rank + flat)^⅛.
     #[inline]
     fn popular(&mut self, random: &mut Random) -> usize {
         let (from, to) = self.roots;
@@ -115,11 +115,11 @@ impl Backbone {
         let square = root * root;
         let fourth = square * square;
         let rank = (fourth * fourth - FLAT).max(0.0) as usize;
-        // Rounding may reach the end of the range, or pass it.
+        // Rounding may reach or exceed the end of the range.
         rank.min(self.active.len() - 1)
     }
 
-    /// A random fraction, of the next stratum.
+    /// A random fraction from the next stratum.
     #[inline]
     fn stratified(&mut self, random: &mut Random) -> f64 {
         let other = self.drawn + random.below((STRATA - self.drawn) as u64) as usize;
@@ -136,7 +136,7 @@ impl Backbone {
     }
 }
 
-/// A lag of at least x with a chance ∝ x^−0.4 down to that of the longest: the inverse, v^−2.5.
+/// Draws a lag. The chance of a lag of at least x is proportional to x^−0.4, so the inverse is v^−2.5.
 #[inline]
 fn lag(random: &mut Random) -> usize {
     // The −0.4th power of the longest lag: a smaller v gives a longer one.
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn births_are_numbered_in_order_and_as_many_as_asked_for() {
+    fn births_are_numbered_in_order_and_have_the_given_rate() {
         let mut backbone = Backbone::new(100, 0.1);
         let mut random = Random::new(1, Stream::Order);
         let mut newest = 99;
@@ -166,12 +166,12 @@ mod tests {
         assert!((newest as f64 - 10_099.0).abs() < 5.0 * 95.0, "{newest} births");
     }
 
-    /// Of the first flows, each is met unless it is replaced, which is a Poisson process, or the run
-    /// ends before. The run is less than one round of strata, so that by draw t a stratum is still
-    /// to come with a chance of 1 − t ÷ `STRATA`. The limit is 5 standard deviations of independent
-    /// flows, which stratified ones do not reach: once in 2 million.
+    /// Each initial flow sends a packet unless it is replaced first, which is a Poisson process, or the
+    /// run ends. The run is shorter than one round of strata, so at draw t a stratum is still unused
+    /// with a chance of 1 − t ÷ `STRATA`. The limit is 5 standard deviations of independent flows (one
+    /// false alarm in 2 million); stratified flows deviate less.
     #[test]
-    fn a_run_meets_the_flows_that_theory_says() {
+    fn a_run_has_the_flows_of_the_theory() {
         let (active, births) = (ACTIVE, BIRTHS);
         let draws = 0.9 * STRATA as f64;
         let packets = draws / (1.0 - ECHOES - births);
@@ -186,7 +186,8 @@ mod tests {
             let stratum =
                 |rank: f64| (eighth_root(rank + FLAT) - from) / (to - from) * STRATA as f64;
             let (first, last) = (stratum(rank), stratum(rank + 1.0));
-            // Shares of the strata that are the rank's only in part, and the number of the others.
+            // The shares of the strata that belong to the rank only in part, and the number of whole
+            // strata.
             let (parts, whole) = if first.ceil() > last {
                 ([last - first, 0.0], 0.0)
             } else {
@@ -197,7 +198,7 @@ mod tests {
                 let gone = share * draws / STRATA as f64;
                 (1.0 - gone).powf(whole) * (1.0 - gone * parts[0]) * (1.0 - gone * parts[1])
             };
-            // Drawn in each 64th of the run, and not replaced before.
+            // The chance to be drawn in each 64th of the run without being replaced before.
             let chance: f64 = (0..64)
                 .map(|step| (f64::from(step) / 64.0, f64::from(step + 1) / 64.0))
                 .map(|(start, end)| {

@@ -1,62 +1,73 @@
-//! What traffic to generate.
+//! The configuration of traffic.
 
 use super::backbone::{ACTIVE, BIRTHS, MOST_BIRTHS};
+use super::packet::Size;
 use super::plant::{Plant, PlantError, Volume};
 use super::schedule::Schedule;
-use super::size::Size;
 
-/// In which order flows send their packets.
+/// The order in which flows send their packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Profile {
-    /// Every packet belongs to the flow of rank r = 1, 2, … with a probability ∝ r⁻ˢ, whatever came
-    /// before.
+    /// Every packet belongs to the flow of rank r = 1, 2, … with probability ∝ r⁻ˢ, independently.
     Zipf {
-        /// Flows that there are, 1 to 2³²; a short run does not meet all of them.
+        /// Number of flows, 1 to 2³². A short run does not contain all of them.
         flows: u64,
-        /// The exponent s, 0 (all flows alike) to 2.
+        /// The exponent s, 0 (equal flows) to 2.
         skew: f64,
     },
     /// The order of a backbone link: heavy tails, locality in time, flows that come and go.
     Backbone {
-        /// Flows that there are in the run, about; by default as many as on a link: 20,500, and one
-        /// more every 32 packets. As there, the rarest come and go without a packet: up to
+        /// Approximate number of flows in the run. The default is that of a link: 20,500, and one
+        /// more every 32 packets. As on a link, the rarest flows come and go without a packet: up to
         /// a seventh of the first 20,500.
         flows: Option<u64>,
     },
 }
 
-/// Traffic to generate. The same values give the same packets, on every machine.
+/// The configuration of [`Traffic`](crate::Traffic). Equal values give equal packets on every machine.
+///
+/// ```
+/// use flowgauge_synthetic::{Config, ConfigError, Profile, Traffic};
+///
+/// let profile = Profile::Backbone { flows: None };
+/// let config = Config { profile, packets: 5_000, ipv6: 0.2, ..Config::default() };
+/// let packets: Vec<_> = Traffic::new(config.clone())?.collect();
+/// assert!(packets.iter().eq(&Traffic::new(config)?.collect::<Vec<_>>()));
+///
+/// let wrong = Config { rate: 0, ..Config::default() };
+/// assert_eq!(Traffic::new(wrong).err(), Some(ConfigError::Rate));
+/// # Ok::<(), ConfigError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The order of flows in the background.
     pub profile: Profile,
-    /// Packets in all, the planted ones included.
+    /// Number of packets, including planted ones.
     pub packets: u64,
     /// Lengths of frames.
     pub size: Size,
-    /// The share of background flows that are of IPv6, 0 to 1. Planted events are of IPv6 where
-    /// that is more than a half.
+    /// The share of IPv6 among background flows, 0 to 1. Planted events use IPv6 if it exceeds one half.
     pub ipv6: f64,
-    /// Packets a second. They are evenly spaced: packet i has the time `start_ns` + ⌊i × 10⁹ ÷
-    /// `rate`⌋, so that what falls into a time epoch is known.
+    /// Packets per second, evenly spaced: packet i has the time `start_ns` + ⌊i × 10⁹ ÷ `rate`⌋, so the
+    /// packets of a time epoch are known.
     pub rate: u64,
     /// Time of the first packet, in nanoseconds since the UNIX epoch.
     pub start_ns: i64,
-    /// Decides everything that is random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Events planted in the background, in whose place packets of the background are left out.
+    /// Planted events. Their packets replace packets of the background.
     pub plants: Vec<Plant>,
 }
 
 impl Config {
-    /// The most flows.
+    /// Maximum number of flows.
     pub const MOST_FLOWS: u64 = 1 << 32;
     /// The default start: 2026-01-01 00:00:00 UTC.
     pub const START_NS: i64 = 1_767_225_600_000_000_000;
 }
 
 impl Default for Config {
-    /// A million packets of 64 bytes at a million a second, of 100,000 flows with skew 1, IPv4.
+    /// A million IPv4 packets of 64 bytes at a million per second, of 100,000 flows with skew 1.
     fn default() -> Self {
         Self {
             profile: Profile::Zipf { flows: 100_000, skew: 1.0 },
@@ -71,23 +82,23 @@ impl Default for Config {
     }
 }
 
-/// Traffic that cannot be generated.
+/// The error of a configuration that cannot be generated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// No flows, or too many.
     #[error("cannot generate {0} flows; choose 1 to 4294967296")]
     Flows(u64),
-    /// More flows than the backbone profile can begin in so few packets.
+    /// More flows than the backbone profile can begin in this number of packets.
     #[error(
         "{packets} packets of the backbone profile have at most {most} flows (got {flows}); \
          choose fewer flows, more packets or --profile zipf"
     )]
     BackboneFlows {
-        /// Flows asked for.
+        /// Number of flows requested.
         flows: u64,
         /// Packets of the background.
         packets: u64,
-        /// The most flows for that many.
+        /// Maximum number of flows in these packets.
         most: u64,
     },
     /// The skew is not from 0 to 2.
@@ -99,18 +110,18 @@ pub enum ConfigError {
     /// The share of IPv6 is not from 0 to 1.
     #[error("IPv6 share {0} is out of range; choose 0 to 1")]
     Ipv6(f64),
-    /// No packets a second.
+    /// A rate of 0 packets per second.
     #[error("the rate must be at least 1 packet per second (got 0)")]
     Rate,
-    /// The first or last packet does not have a time that a capture can hold.
+    /// A capture cannot hold the time of the first or the last packet.
     #[error(
         "{packets} packets at {rate} per second exceed the years 1970 to 2106, which a capture \
          can hold; raise the rate"
     )]
     Time {
-        /// The packets.
+        /// Number of packets.
         packets: u64,
-        /// Packets a second.
+        /// Packets per second.
         rate: u64,
     },
     /// Too many events.
@@ -123,7 +134,7 @@ pub enum ConfigError {
         number: usize,
         /// Its kind.
         kind: &'static str,
-        /// What is wrong.
+        /// The problem.
         error: PlantError,
     },
     /// An event has more packets than its window has left.
@@ -143,16 +154,16 @@ pub enum ConfigError {
     },
 }
 
-/// What a sound configuration amounts to.
+/// The plan that follows from a valid configuration.
 pub(super) struct Plan {
-    /// Where the planted packets are.
+    /// The places of planted packets.
     pub(super) schedule: Schedule,
-    /// Active flows and births a packet of the backbone profile.
+    /// Active flows and births per packet of the backbone profile.
     pub(super) backbone: (u64, f64),
 }
 
 impl Config {
-    /// Checks everything.
+    /// Checks the configuration.
     pub(super) fn plan(&self) -> Result<Plan, ConfigError> {
         match self.size {
             Size::Fixed(bytes) if !Size::RANGE.contains(&bytes) => {
@@ -190,7 +201,7 @@ impl Config {
         Ok(Plan { schedule, backbone })
     }
 
-    /// Active flows at the start and births a packet, so that `packets` meet about `flows`.
+    /// Initial flows and births per packet, so that `packets` contain about `flows` flows.
     fn births(flows: Option<u64>, packets: u64) -> Result<(u64, f64), ConfigError> {
         let Some(flows) = flows else {
             let expected = ACTIVE + (BIRTHS * packets as f64) as u64;
@@ -210,7 +221,7 @@ impl Config {
         Ok((active, (flows - active) as f64 / packets.max(1) as f64))
     }
 
-    /// Places the events, and says how many packets they have.
+    /// Places the events. Returns the schedule and the number of planted packets.
     fn schedule(&self) -> Result<(Schedule, u64), ConfigError> {
         if self.plants.len() > 1 << 16 {
             return Err(ConfigError::Plants(self.plants.len()));

@@ -1,5 +1,5 @@
-//! Which five-tuple a flow has: a seeded one-to-one map, so that flows never collide and neither
-//! address order nor port says how popular a flow is.
+//! The five-tuples of flows: a seeded one-to-one map. Flows never collide, and neither the order of
+//! addresses nor ports reveal the popularity of a flow.
 
 use flowgauge_core::key::CanonicalKey;
 
@@ -10,8 +10,8 @@ pub(super) const TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub(super) const UDP: u8 = 17;
 
-/// A flow has a client and a server, and a pair of them has one flow. So there are 2^`host_bits`
-/// of each, and 2^(2 × `host_bits`) flows.
+/// The map from flow numbers to five-tuples. Each pair of a client and a server has one flow, so
+/// 2^`host_bits` clients and as many servers give 2^(2 × `host_bits`) flows.
 #[derive(Clone, Debug)]
 pub(super) struct Flows {
     host_bits: u32,
@@ -22,10 +22,10 @@ pub(super) struct Flows {
     salt: u64,
 }
 
-/// The network bits of an address, which tell background traffic from planted events.
+/// The network bits of background addresses, which distinguish them from planted events.
 pub(super) const IPV6_BACKGROUND: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
 
-/// What servers offer, each entry as often as the others.
+/// The services of servers; all entries are equally frequent.
 const SERVICES: [(u16, u8); 16] = [
     (443, TCP),
     (443, TCP),
@@ -45,8 +45,8 @@ const SERVICES: [(u16, u8); 16] = [
     (123, UDP),
 ];
 
-/// First octets of ordinary unicast addresses. Whole octets with a reserved block are left out,
-/// among them 198, where the planted events live.
+/// First octets of ordinary unicast addresses. Octets with a reserved block are excluded, including 198,
+/// which planted events use.
 const OCTETS: [u8; 215] = {
     let mut octets = [0; 215];
     let (mut octet, mut len) = (1, 0);
@@ -61,7 +61,7 @@ const OCTETS: [u8; 215] = {
 };
 
 impl Flows {
-    /// Enough hosts for `flows` flows, some four a client and four a server.
+    /// A map with enough hosts for `flows` flows, some four per client and four per server.
     pub(super) fn new(flows: u64, ipv6: f64, seed: u64) -> Self {
         let start = Stream::Flows.seed(seed);
         Self {
@@ -72,8 +72,8 @@ impl Flows {
         }
     }
 
-    /// Whether the flow is of IPv6: exactly the configured share of flows is, spread evenly over
-    /// the ranks, so that about that share of packets is, too.
+    /// Whether the flow is IPv6. Exactly the configured share of flows is, spread evenly over the ranks,
+    /// so about that share of packets is IPv6, too.
     #[inline]
     fn is_ipv6(&self, flow: u64) -> bool {
         (flow as f64 * self.ipv6).floor() < ((flow + 1) as f64 * self.ipv6).floor()
@@ -96,7 +96,7 @@ impl Flows {
         }
     }
 
-    /// Client and server of a flow: a Feistel network, one-to-one whatever its round function.
+    /// The client and server of a flow, by a Feistel network, which is one-to-one for any round function.
     #[inline]
     fn hosts(&self, flow: u64) -> (u32, u32) {
         let mask = (1_u64 << self.host_bits) - 1;
@@ -107,8 +107,8 @@ impl Flows {
         (left as u32, right as u32)
     }
 
-    /// 24 bits scattered over the address range, one-to-one (the factor is odd), and a first
-    /// octet that follows from them.
+    /// An address: 24 bits scattered over the range, one-to-one because the factor is odd, and a first
+    /// octet derived from them.
     #[inline]
     fn ipv4(&self, host: u32) -> [u8; 4] {
         let [_, b, c, d] = host.wrapping_mul(0x009e_3779).to_be_bytes();
@@ -116,7 +116,7 @@ impl Flows {
         [OCTETS[usize::from(octet) * OCTETS.len() / 256], b, c, d]
     }
 
-    /// A subnet of the documentation prefix for each host, and an interface in it.
+    /// An address: each host has its own subnet of the documentation prefix.
     #[inline]
     fn ipv6(&self, host: u32) -> [u8; 16] {
         let mut address = [0; 16];
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn flows_have_distinct_address_pairs() {
-        // 1,024 flows use the 8 bits a host to the full when 65,536 of them are asked for.
+        // The smallest map has 8 bits per host, so 65,536 flows use all of its address pairs.
         for (sized_for, asked) in [(1, 65_536), (300_000, 300_000)] {
             for ipv6 in [0.0, 0.3, 1.0] {
                 let flows = Flows::new(sized_for, ipv6, 5);
@@ -184,7 +184,7 @@ mod tests {
 
     /// Spearman's ρ of rank against source address: within 5 standard errors of 0.
     #[test]
-    fn popularity_says_nothing_of_the_address() {
+    fn addresses_do_not_reveal_popularity() {
         let flows = Flows::new(10_000, 0.0, 2);
         let mut by_address: Vec<u64> = (0..10_000).collect();
         by_address.sort_by_key(|&flow| flows.five_tuple(flow));

@@ -1,9 +1,8 @@
-//! Synthetic traffic whose exact counts are known, for captures, tests and benchmarks.
+//! Synthetic traffic with known exact counts, for captures, tests and benchmarks.
 //!
-//! [`Traffic`] is an iterator of [`Packet`]s. A packet knows its five-tuple, time and length;
-//! its bytes are made only where they are asked for, by [`Packet::frame`] or a [`PcapWriter`].
-//! [`Truth`] counts the same packets exactly. Nothing is allocated for a packet, apart from the
-//! table of `Truth`.
+//! [`Traffic`] is an iterator of [`Packet`]s. A packet has a five-tuple, a time and a length;
+//! [`Packet::frame`] and [`PcapWriter`] make its bytes. [`Truth`] counts the same packets exactly. Only
+//! the table of `Truth` allocates memory per packet.
 //!
 //! ```
 //! use flowgauge_synthetic::{Config, PcapWriter, Profile, Traffic, Truth};
@@ -29,44 +28,47 @@
 #![forbid(unsafe_code)]
 
 mod backbone;
-mod clock;
 mod config;
 mod flows;
 mod packet;
 mod pcap;
 mod plant;
-mod power;
 mod random;
 mod schedule;
-mod size;
 mod truth;
 mod zipf;
 
 use flowgauge_core::key::CanonicalKey;
 
 use self::backbone::Backbone;
-use self::clock::Clock;
 use self::flows::Flows;
 use self::random::{Random, Stream};
-use self::schedule::Schedule;
+use self::schedule::{Clock, Schedule};
 use self::zipf::Zipf;
 
 pub use self::config::{Config, ConfigError, Profile};
-pub use self::packet::Packet;
+pub use self::packet::{Packet, Size, SizeError};
 pub use self::pcap::{PcapWriter, to_pcap_bytes};
 pub use self::plant::{Plant, PlantError, PlantKind, Volume};
-pub use self::size::{Size, SizeError};
 pub use self::truth::{Planted, Truth};
 
 /// The packets of a [`Config`], in order of time.
 ///
-/// To fill a buffer again and again without allocating, `buffer.extend(traffic.by_ref().take(n))`.
-/// Memory: nothing for each flow of the profile zipf, 8 bytes for each active flow of backbone, and
-/// 136 KiB.
+/// To fill a buffer repeatedly without allocating, use `buffer.extend(traffic.by_ref().take(n))`.
+/// Memory: 136 KiB, and for the profile backbone 8 bytes per active flow.
+///
+/// ```
+/// use flowgauge_synthetic::{Config, Traffic};
+///
+/// let traffic = Traffic::new(Config { packets: 3, rate: 1_000, ..Config::default() })?;
+/// let times: Vec<i64> = traffic.map(|packet| packet.time_ns - Config::START_NS).collect();
+/// assert_eq!(times, [0, 1_000_000, 2_000_000]);
+/// # Ok::<(), flowgauge_synthetic::ConfigError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Traffic {
     config: Config,
-    /// Packets given out so far.
+    /// Packets returned so far.
     sent: u64,
     clock: Clock,
     order: Order,
@@ -83,7 +85,7 @@ enum Order {
 }
 
 impl Traffic {
-    /// Prepares traffic; the first packet costs nothing more.
+    /// Prepares traffic.
     ///
     /// # Errors
     /// When a value is out of range, or the planted events do not fit in the run.
@@ -93,7 +95,7 @@ impl Traffic {
             Profile::Zipf { flows, skew } => (Order::Zipf(Zipf::new(flows, skew)), flows),
             Profile::Backbone { flows } => {
                 let (active, births) = plan.backbone;
-                // The hosts of a long run, so that a shorter one is the beginning of it.
+                // A fixed number of hosts, so that a short run equals the start of a longer one.
                 (Order::Backbone(Backbone::new(active, births)), flows.unwrap_or(1 << 20))
             }
         };
@@ -109,23 +111,22 @@ impl Traffic {
         })
     }
 
-    /// What the traffic was made from.
+    /// The configuration of this traffic.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The five-tuple of a background flow: for the profile zipf, of the flow of rank `number` + 1;
-    /// for backbone, of flow `number` in the order in which flows began. Every number has its own
-    /// five-tuple, and its own pair of addresses.
+    /// The five-tuple of a background flow. For the profile zipf, `number` is the rank, from 0; for
+    /// backbone, it is the order in which flows began. Every number has a different pair of addresses.
     pub fn flow(&self, number: u64) -> CanonicalKey {
         self.flows.five_tuple(number)
     }
 
-    /// The five-tuple of a flow of a planted event, both counted from 0: destination `member` of
-    /// a scan, source `member` of a flood.
+    /// The five-tuple of flow `member` of a planted event, both counted from 0: a destination of a scan,
+    /// a source of a flood.
     ///
     /// # Panics
-    /// When there is no such event.
+    /// When `event` is out of range.
     pub fn planted_flow(&self, event: u16, member: u64) -> CanonicalKey {
         let plant = &self.config.plants[usize::from(event)];
         plant.kind.five_tuple(event, member, self.config.ipv6 > 0.5)

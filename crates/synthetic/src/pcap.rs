@@ -1,17 +1,28 @@
-//! Generated packets as a capture file.
+//! Writes generated packets to a capture file.
 
 use std::io::{self, Write};
 
 use super::Packet;
 
-/// Bytes gathered before they are written.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Time, captured length and length on the wire.
+/// Length of a record header: time, captured length and length on the wire.
 const RECORD_BYTES: usize = 16;
 
-/// Writes a pcap file with nanoseconds, little-endian, link type Ethernet.
+/// Writes a pcap file: nanoseconds, little-endian, link type Ethernet.
 ///
-/// Costs one write of 256 KiB now and then, and nothing is allocated for a packet.
+/// Writes 256 KiB at a time, and does not allocate per packet.
+///
+/// ```
+/// use flowgauge_synthetic::{Config, PcapWriter, Traffic};
+///
+/// let mut file = PcapWriter::new(Vec::new());
+/// for packet in Traffic::new(Config { packets: 10, ..Config::default() })? {
+///     file.write(&packet)?;
+/// }
+/// assert_eq!(file.finish()?.len(), 24 + 10 * (16 + 64));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PcapWriter<W> {
     out: W,
     buffer: Vec<u8>,
@@ -19,7 +30,7 @@ pub struct PcapWriter<W> {
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Begins a file; `out` needs no buffer of its own.
+    /// Begins a file. `out` needs no buffer.
     pub fn new(out: W) -> Self {
         let mut buffer = vec![0; BUFFER_BYTES];
         let words = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 262_144, 1_u32];
@@ -32,7 +43,7 @@ impl<W: Write> PcapWriter<W> {
     /// Adds a packet.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// When writing to `out` fails.
     #[inline]
     pub fn write(&mut self, packet: &Packet) -> io::Result<()> {
         let bytes = RECORD_BYTES + packet.wire as usize;
@@ -57,10 +68,10 @@ impl<W: Write> PcapWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left, and gives `out` back. A writer that is dropped loses that rest.
+    /// Writes the rest and returns `out`. Dropping a writer without this call loses the rest.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// When writing to `out` fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush()?;
         self.out.flush()?;
@@ -72,7 +83,7 @@ impl<W: Write> PcapWriter<W> {
 pub fn to_pcap_bytes(packets: impl IntoIterator<Item = Packet>) -> Vec<u8> {
     let mut writer = PcapWriter::new(Vec::new());
     for packet in packets {
-        // A vector takes everything.
+        // Writing to a vector cannot fail.
         let _ = writer.write(&packet);
     }
     writer.finish().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Events that are planted in the background traffic: what they are and how they are written.
+//! Planted events: their kinds, parameters and text form.
 
 use std::str::FromStr;
 
@@ -8,25 +8,25 @@ use flowgauge_core::unknown::Unknown;
 use super::flows::{TCP, UDP, five_tuple};
 use super::packet::{ACK, SYN};
 
-/// What kind of event is planted.
+/// The kind of a planted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantKind {
-    /// One source sends to many distinct destinations, address and port.
+    /// One source sends to many distinct destinations (address and port).
     Scan,
     /// One source tries many ports of one host.
     Ports,
-    /// Many distinct sources, address and port, send to one destination.
+    /// Many distinct sources (address and port) send to one destination.
     Flood,
-    /// Many name servers send large answers to one destination that did not ask.
+    /// Many name servers send large answers that one destination did not request.
     Reflection,
-    /// One flow sends much within a short window.
+    /// One flow sends many packets within a short window.
     Burst,
-    /// One heavy flow sends from the first packet on, and stops before the end.
+    /// One heavy flow sends from the first packet on and stops before the end.
     Vanish,
 }
 
 impl PlantKind {
-    /// Every kind with its name and the parameters that it takes.
+    /// Every kind, with its name and parameters.
     pub const ALL: [(&'static str, Self, &'static [&'static str]); 6] = [
         ("scan", Self::Scan, &["destinations", "packets", "start", "end"]),
         ("ports", Self::Ports, &["ports", "packets", "start", "end"]),
@@ -41,7 +41,7 @@ impl PlantKind {
         Self::ALL.iter().find(|(_, kind, _)| *kind == self).map_or("", |(name, ..)| name)
     }
 
-    /// Flags of its TCP packets: a scan or flood opens connections, everything else acknowledges.
+    /// Flags of its TCP packets: scans and floods open connections, the others acknowledge.
     pub(super) fn tcp_flags(self) -> u8 {
         match self {
             Self::Scan | Self::Ports | Self::Flood => SYN,
@@ -49,7 +49,7 @@ impl PlantKind {
         }
     }
 
-    /// Bytes of its packets on the wire, where the run's sizes do not apply.
+    /// Length of its packets on the wire; `None` if the sizes of the run apply.
     pub(super) fn wire(self) -> Option<u32> {
         match self {
             Self::Scan | Self::Ports | Self::Flood => Some(64),
@@ -58,11 +58,11 @@ impl PlantKind {
         }
     }
 
-    /// The five-tuple of flow `member` of the event with number `event`.
+    /// The five-tuple of flow `member` of event number `event`.
     ///
-    /// Planted hosts live in the address blocks set aside for benchmarks, which the background
-    /// leaves alone: 198.18.0.0/16 and `2001:2:0:18::/64` hold the one host of each event,
-    /// 198.19.0.0/16 and `2001:2:0:19::/64` the many hosts that it talks to.
+    /// Planted hosts use the address blocks reserved for benchmarks, which the background does not use:
+    /// 198.18.0.0/16 and `2001:2:0:18::/64` for the single host of each event, 198.19.0.0/16 and
+    /// `2001:2:0:19::/64` for its many peers.
     pub(super) fn five_tuple(self, event: u16, member: u64, ipv6: bool) -> CanonicalKey {
         let (one_port, first_port, protocol) = match self {
             Self::Scan => (45_678, 445, TCP),
@@ -72,8 +72,8 @@ impl PlantKind {
             Self::Burst => (40_000, 5_001, UDP),
             Self::Vanish => (443, 50_000, TCP),
         };
-        // Every address comes once with a port before any comes with the next port; of a single host each
-        // port comes once.
+        // All addresses occur with one port before any occurs with the next port. A single host has
+        // each port once.
         let (member, turn) = match self {
             Self::Ports => (0, member),
             _ => (member, member >> 16),
@@ -102,25 +102,25 @@ impl PlantKind {
     }
 }
 
-/// Ports from 1 up to those that senders choose.
+/// Number of ports from 1 up to those that senders choose.
 const PORTS: u64 = 32_767;
 
-/// How many packets an event has.
+/// The number of packets of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Volume {
-    /// This many.
+    /// A number of packets.
     Packets(u64),
-    /// This share of all packets within its window, rounded.
+    /// A share of all packets in its window, rounded.
     Share(f64),
 }
 
-/// One planted event. Its flows take turns, so that their packets differ by one at most, and its
-/// packets are spread evenly over the window, each at a random place of its stretch.
+/// A planted event. Its flows take turns, so their numbers of packets differ by at most one. Its packets
+/// are spread evenly over the window, each at a random place of its stretch.
 ///
 /// As text: `scan`, `flood:sources=500,packets=2000,start=0.2,end=0.4`, `vanish:share=0.1,at=0.7`.
-/// Where parameters are left out, a scan, flood or reflection has 1,000 destinations, ports or sources
-/// and one packet for each, over the whole run; a burst is a tenth of the packets from 0.5 to 0.6 of the run; a
-/// vanishing flow has a share of 0.05 until 0.5 of the run.
+/// By default, a scan, flood or reflection has 1,000 destinations, ports or sources with one packet
+/// each, over the whole run; a burst has a tenth of the packets from 0.5 to 0.6 of the run; a vanishing
+/// flow has a share of 0.05 until 0.5 of the run.
 ///
 /// ```
 /// use flowgauge_synthetic::{Plant, PlantKind, Volume};
@@ -133,28 +133,28 @@ pub enum Volume {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plant {
-    /// What it is.
+    /// Its kind.
     pub kind: PlantKind,
-    /// Distinct flows: destinations or ports of a scan, sources of a flood, otherwise 1.
+    /// Number of distinct flows: destinations or ports of a scan, sources of a flood; otherwise 1.
     pub flows: u64,
-    /// Its packets; at least one for each flow.
+    /// Its packets, at least one per flow.
     pub volume: Volume,
-    /// When it begins, as a fraction of the run.
+    /// Its start, as a fraction of the run.
     pub start: f64,
-    /// When it has ended, as a fraction of the run.
+    /// Its end, as a fraction of the run.
     pub end: f64,
 }
 
-/// Text that is no [`Plant`], or a plant that contradicts itself.
+/// The error of a text that is not a [`Plant`], or of a plant that contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlantError {
-    /// No kind, or no parameter of this kind, has this name.
+    /// An unknown kind, or an unknown parameter of the kind.
     #[error(transparent)]
     Unknown(#[from] Unknown),
     /// A parameter without `=`.
     #[error("'{0}' is not NAME=VALUE")]
     Form(String),
-    /// A parameter that is given twice.
+    /// A parameter given twice.
     #[error("'{0}' is given twice; give it once")]
     Twice(String),
     /// Not a number, or out of range.
@@ -162,12 +162,12 @@ pub enum PlantError {
     Value {
         /// The parameter.
         name: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What it takes.
+        /// The valid values.
         range: &'static str,
     },
-    /// The window has no length.
+    /// An empty window.
     #[error("start={start} must come before end={end}; give both from 0 to 1")]
     Window {
         /// The start.
@@ -178,9 +178,9 @@ pub enum PlantError {
     /// Fewer packets than flows.
     #[error("{packets} packets cannot make {flows} flows; give each at least one packet")]
     Packets {
-        /// The packets.
+        /// Number of packets.
         packets: u64,
-        /// The flows.
+        /// Number of flows.
         flows: u64,
     },
 }
@@ -274,7 +274,7 @@ impl FromStr for Plant {
                 "packets" => packets = Some(count()?),
                 "share" => plant.volume = Volume::Share(fraction(SHARE)?),
                 "start" => plant.start = fraction("a fraction of the run, 0 to 1")?,
-                // What is left is 'end', and 'at' of a vanishing flow, which is its end.
+                // 'end', or 'at' of a vanishing flow, which is its end.
                 _ => plant.end = fraction("a fraction of the run, 0 to 1")?,
             }
         }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn text_sets_what_it_names() {
+    fn text_sets_its_parameters() {
         let plant: Plant = "scan:destinations=70000,start=0.25,end=0.5".parse().unwrap();
         assert_eq!(plant.flows, 70_000);
         assert_eq!(plant.volume, Volume::Packets(70_000));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_there_is() {
+    fn errors_list_the_choices() {
         assert_eq!(
             error("ddos"),
             "unknown event 'ddos'; available: scan, ports, flood, reflection, burst, vanish"
@@ -357,7 +357,7 @@ mod tests {
             let mut seen = HashSet::new();
             let mut planted = 0;
             for (event, (_, kind, _)) in PlantKind::ALL.into_iter().enumerate() {
-                // Twice the addresses: the ports go on.
+                // Each address occurs twice, with different ports.
                 let members = if kind == PlantKind::Ports { PORTS } else { 131_072 };
                 for member in 0..members {
                     seen.insert(kind.five_tuple(event as u16, member, ipv6));

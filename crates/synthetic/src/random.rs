@@ -1,10 +1,9 @@
-//! The generator's random numbers.
+//! The random numbers of the generator: xoshiro256++, seeded by `SplitMix64` (Blackman and Vigna).
 //!
-//! The same configuration must give the same bytes on every machine and in every release, and
-//! general-purpose crates do not promise their values across versions. So here are twenty lines
-//! of arithmetic: xoshiro256++, seeded by `SplitMix64`, as Blackman and Vigna describe them.
+//! Equal configurations must give equal bytes on every machine and in every release. General-purpose
+//! crates do not guarantee their values across versions.
 
-/// Scrambles all bits of a number: the finaliser of `SplitMix64`.
+/// Mixes all bits of a number, with the finalizer of `SplitMix64`.
 #[inline]
 pub(super) fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -13,8 +12,8 @@ pub(super) fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What draws are for. Each purpose has its own stream, so that a change of packet sizes, say,
-/// leaves the order of flows as it was.
+/// The purpose of random draws. Each purpose has its own stream, so that other packet sizes, for
+/// example, do not change the order of flows.
 #[derive(Clone, Copy)]
 pub(super) enum Stream {
     Order = 1,
@@ -24,13 +23,13 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The number that this stream starts from.
+    /// The seed of this stream.
     pub(super) fn seed(self, seed: u64) -> u64 {
         mix(mix(seed) ^ self as u64)
     }
 }
 
-/// Where `value`, taken as a fraction of 2⁶⁴, falls in `0..below`; 0 where `below` is 0.
+/// Scales `value`, a fraction of 2⁶⁴, to `0..below`; 0 if `below` is 0.
 #[inline]
 pub(super) fn scale(value: u64, below: u64) -> u64 {
     ((u128::from(value) * u128::from(below)) >> 64) as u64
@@ -89,7 +88,7 @@ mod tests {
         assert_eq!(drawn, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);
     }
 
-    /// The first outputs of the reference `SplitMix64` started at 1234567.
+    /// The first outputs of the reference `SplitMix64` for the seed 1234567.
     #[test]
     fn mix_gives_the_reference_values() {
         let start = 1_234_567_u64;

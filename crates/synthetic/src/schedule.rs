@@ -1,10 +1,10 @@
-//! Which packets of the run are planted ones.
+//! The schedule: which packets of the run are planted, and when packets are sent.
 //!
-//! The events are layers: the first one picks its places among all packets of the run, the next
-//! among those that are left, and so on; the background gets the rest. Within its layer an event
-//! with k packets cuts its window into k stretches and takes one place in each, which a hash of
-//! the packet's number chooses. So counts are exact, places are known without remembering any,
-//! and a packet of the background costs one comparison an event.
+//! Events are layers. The first event chooses its places among all packets of the run, the next one
+//! among the remaining packets, and so on; the background gets the rest. Within its layer, an event
+//! with k packets divides its window into k stretches and takes one place in each, chosen by a hash of
+//! the packet's number. So counts are exact, no places are stored, and a background packet costs one
+//! comparison per event.
 
 use super::random::{Stream, mix, scale};
 
@@ -12,15 +12,15 @@ use super::random::{Stream, mix, scale};
 #[derive(Clone, Debug)]
 struct Layer {
     start: u64,
-    /// Places in the window.
+    /// Number of places in the window.
     room: u64,
     /// Packets of the event.
     packets: u64,
-    /// Packets given out so far.
+    /// Packets sent so far.
     given: u64,
     /// The place of the next packet.
     next: u64,
-    /// Places gone by.
+    /// The current place.
     place: u64,
     salt: u64,
 }
@@ -31,7 +31,7 @@ impl Layer {
         (u128::from(index) * u128::from(self.room) / u128::from(self.packets)) as u64
     }
 
-    /// The place of packet `index`; behind everything when there is none.
+    /// The place of packet `index`; `u64::MAX` if the event has no such packet.
     fn place_of(&self, index: u64) -> u64 {
         if index >= self.packets {
             return u64::MAX;
@@ -40,30 +40,30 @@ impl Layer {
         self.start + from + scale(mix(self.salt ^ index), to - from)
     }
 
-    /// How many of the event's packets come before `place`.
+    /// Number of the event's packets before `place`.
     fn before(&self, place: u64) -> u64 {
         let Some(inside) = place.checked_sub(self.start) else { return 0 };
         if inside >= self.room {
             return self.packets;
         }
-        // The last stretch that begins at or before the place; all before it are over.
+        // The last stretch that begins at or before the place. All earlier ones are complete.
         let wide = u128::from(inside + 1) * u128::from(self.packets);
         let index = (wide.div_ceil(u128::from(self.room)) - 1) as u64;
         index + u64::from(self.place_of(index) < place)
     }
 }
 
-/// Events that take turns with the background.
+/// The planted events of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
     layers: Vec<Layer>,
 }
 
 impl Schedule {
-    /// Plants one more event: `packets` > 0 of the run's packets `start..end`.
+    /// Plants an event: `packets` > 0 of the run's packets `start..end`.
     ///
     /// # Errors
-    /// With the number of free places, when that is less than `packets`.
+    /// The number of free places, if that is less than `packets`.
     pub(super) fn plant(
         &mut self,
         packets: u64,
@@ -84,8 +84,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// Whose the next packet is: an event's number and the number of its packet, or `None` for
-    /// the background.
+    /// The owner of the next packet: the number of an event and the index of the packet in it, or `None`
+    /// for the background.
     #[inline]
     pub(super) fn next(&mut self) -> Option<(u16, u64)> {
         for (event, layer) in self.layers.iter_mut().enumerate() {
@@ -99,6 +99,47 @@ impl Schedule {
             }
         }
         None
+    }
+}
+
+/// Evenly spaced times: ⌊i × 10⁹ ÷ rate⌋ for i = 0, 1, 2, …, without division and without drift.
+#[derive(Clone, Debug)]
+pub(super) struct Clock {
+    time_ns: i64,
+    step_ns: i64,
+    /// The fraction that each step lacks, in units of 1 ÷ `rate` ns.
+    rest: u64,
+    /// The sum of these fractions since the last extra nanosecond.
+    gathered: u64,
+    rate: u64,
+}
+
+impl Clock {
+    /// A clock that starts at `start_ns`; `rate` > 0 is in packets per second.
+    pub(super) fn new(start_ns: i64, rate: u64) -> Self {
+        Self {
+            time_ns: start_ns,
+            step_ns: (1_000_000_000 / rate).cast_signed(),
+            rest: 1_000_000_000 % rate,
+            gathered: 0,
+            rate,
+        }
+    }
+
+    /// The time of the next packet.
+    #[inline]
+    pub(super) fn next(&mut self) -> i64 {
+        let time_ns = self.time_ns;
+        self.time_ns += self.step_ns;
+        // Compares without adding `gathered` and `rest`, because their sum could overflow.
+        let lacking = self.rate - self.rest;
+        if self.gathered >= lacking {
+            self.gathered -= lacking;
+            self.time_ns += 1;
+        } else {
+            self.gathered += self.rest;
+        }
+        time_ns
     }
 }
 
@@ -140,7 +181,7 @@ mod tests {
         assert_eq!(schedule.next(), None);
     }
 
-    /// The closed form that windows of later layers are found with.
+    /// Checks the closed form that finds the windows of later layers.
     #[test]
     fn packets_before_a_place_are_counted() {
         let mut schedule = Schedule::default();
@@ -151,6 +192,21 @@ mod tests {
         for place in 0..5_100 {
             let expected = places.iter().filter(|&&at| at < place).count() as u64;
             assert_eq!(layer.before(place), expected, "place {place}");
+        }
+    }
+
+    #[test]
+    fn times_are_those_of_the_division() {
+        for rate in [1, 3, 547_000, 999_999_999, 1_000_000_000, 3_000_000_000, u64::MAX] {
+            let mut clock = Clock::new(7, rate);
+            for index in 0..10_000_u128 {
+                let expected = 7 + index * 1_000_000_000 / u128::from(rate);
+                assert_eq!(
+                    u128::from(clock.next().cast_unsigned()),
+                    expected,
+                    "packet {index} at {rate} a second"
+                );
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What really was in the traffic: exact counts, to hold estimates against.
+//! The exact counts of the traffic, to compare estimates with.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use libm::log2;
 
 use super::{Packet, Plant, PlantKind, Traffic};
 
-/// What a planted event amounted to.
+/// The exact counts of a planted event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Planted {
-    /// What was asked for.
+    /// The event as configured.
     pub plant: Plant,
     /// The fields that all its packets share: the source of a scan, the destination of a flood.
     pub key: Fields,
@@ -21,13 +21,25 @@ pub struct Planted {
     pub count: Size,
     /// Its distinct flows: destinations of a scan, sources of a flood.
     pub flows: u64,
-    /// Times of its first and last packet, in nanoseconds since the UNIX epoch; equal to each
-    /// other before there are any.
+    /// Times of its first and last packet, in nanoseconds since the UNIX epoch; equal before the first
+    /// packet.
     pub times_ns: (i64, i64),
 }
 
-/// Exact counts of all five-tuples. For tests and tools: memory grows with the flows, and each
-/// packet costs a hash table's look-up.
+/// Exact counts of all five-tuples, for tests and tools. Memory grows with the number of flows, and
+/// each packet costs one look-up in a hash table.
+///
+/// ```
+/// use flowgauge_synthetic::{Config, Profile, Traffic, Truth};
+///
+/// let profile = Profile::Zipf { flows: 10, skew: 1.0 };
+/// let traffic = Traffic::new(Config { profile, packets: 1_000, ..Config::default() })?;
+/// let truth = Truth::of(traffic);
+/// assert_eq!((truth.total().packets, truth.cardinality()), (1_000, 10));
+/// // The largest of ten Zipf flows has about a third of the packets.
+/// assert!((300..400).contains(&truth.ranked()[0].1.packets));
+/// # Ok::<(), flowgauge_synthetic::ConfigError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Truth {
     flows: HashMap<CanonicalKey, Size>,
@@ -36,7 +48,7 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Empty counts, for packets of `traffic`.
+    /// Empty counts for packets of `traffic`.
     pub fn new(traffic: &Traffic) -> Self {
         let five_tuple = KeySpec::from(KeyKind::FIVE_TUPLE);
         let planted = traffic.config().plants.iter().enumerate().map(|(event, &plant)| {
@@ -54,7 +66,7 @@ impl Truth {
         Self { flows: HashMap::new(), total: Size::default(), planted: planted.collect() }
     }
 
-    /// Counts all that is left of `traffic`.
+    /// Counts all remaining packets of `traffic`.
     pub fn of(traffic: Traffic) -> Self {
         let mut truth = Self::new(&traffic);
         for packet in traffic {
@@ -84,7 +96,7 @@ impl Truth {
         &self.flows
     }
 
-    /// All packets and bytes.
+    /// The total of packets and bytes.
     pub fn total(&self) -> Size {
         self.total
     }
@@ -94,17 +106,17 @@ impl Truth {
         &self.planted
     }
 
-    /// Distinct five-tuples.
+    /// Number of distinct five-tuples.
     pub fn cardinality(&self) -> u64 {
         self.flows.len() as u64
     }
 
-    /// Shannon's entropy of the packets over the five-tuples, in bits; 0 without packets.
+    /// Shannon entropy of the packets over the five-tuples, in bits; 0 without packets.
     pub fn entropy_bits(&self) -> f64 {
         if self.total.packets == 0 {
             return 0.0;
         }
-        // Sizes in order, so that rounding does not depend on the order of the table.
+        // Sorted, so that rounding does not depend on the order of the table.
         let mut sizes: Vec<u64> = self.flows.values().map(|count| count.packets).collect();
         sizes.sort_unstable();
         let weighted: f64 = sizes.iter().map(|&size| size as f64 * log2(size as f64)).sum();
@@ -112,7 +124,7 @@ impl Truth {
         (log2(packets) - weighted / packets).max(0.0)
     }
 
-    /// Counts of another key, which `key` makes of the five-tuple.
+    /// Counts by another key, which `key` derives from the five-tuple.
     pub fn by(&self, key: impl Fn(&CanonicalKey) -> CanonicalKey) -> HashMap<CanonicalKey, Size> {
         let mut counts: HashMap<CanonicalKey, Size> = HashMap::new();
         for (five_tuple, &count) in &self.flows {
@@ -121,14 +133,14 @@ impl Truth {
         counts
     }
 
-    /// All five-tuples, those with most packets first, then by key.
+    /// All five-tuples by descending packets, then by key.
     pub fn ranked(&self) -> Vec<(CanonicalKey, Size)> {
         let mut ranked: Vec<_> = self.flows.iter().map(|(&key, &count)| (key, count)).collect();
         ranked.sort_unstable_by(|a, b| b.1.packets.cmp(&a.1.packets).then(a.0.cmp(&b.0)));
         ranked
     }
 
-    /// Writes everything as one JSON object, with a line for each flow:
+    /// Writes all counts as one JSON object, with one line per flow:
     ///
     /// ```json
     /// {"packets":3,"bytes":192,"flows":2,"entropy_bits":0.9182958340544896,
@@ -141,12 +153,12 @@ impl Truth {
     /// ]}
     /// ```
     ///
-    /// `flows` is the number of distinct five-tuples; `counts` has them all, those with most
-    /// packets first. The `key` of an event has what its packets share, and its `flows` are a
-    /// scan's destinations, a flood's sources.
+    /// `flows` is the number of distinct five-tuples; `counts` has all of them, by descending packets.
+    /// The `key` of an event has the fields that its packets share; its `flows` is the number of a
+    /// scan's destinations or a flood's sources.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// When writing to `out` fails.
     pub fn write_json(&self, out: impl Write) -> io::Result<()> {
         let mut out = io::BufWriter::new(out);
         let Size { packets, bytes } = self.total;
@@ -183,7 +195,7 @@ impl Truth {
     }
 }
 
-/// Writes a key as an object, with the fields that it has.
+/// Writes a key as an object with the fields that are present.
 fn write_key(out: &mut impl Write, key: &Fields) -> io::Result<()> {
     let text = |address: Option<IpAddr>| address.map(|address| format!("\"{address}\""));
     let parts = [

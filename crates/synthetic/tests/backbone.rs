@@ -1,4 +1,4 @@
-//! The profile backbone beside the statistics of a real link.
+//! The profile backbone compared with statistics of a real link.
 //!
 //! Two targets: 65,536 consecutive packets of the link, and an extension of that window to 2.5
 //! million packets, which is not itself a recording. The model's constants were fitted to these very
@@ -115,7 +115,7 @@ fn statistics(flows: &[u32]) -> [f64; 16] {
     std::array::from_fn(|i| if i < head.len() { head[i] } else { locality[i - head.len()] })
 }
 
-/// The limit that lets a share in percent differ by 3 points.
+/// The limit for a share in percent: a difference of 3 points.
 fn points(share: f64) -> f64 {
     300.0 / share
 }

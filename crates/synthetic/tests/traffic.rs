@@ -1,4 +1,4 @@
-//! Synthetic traffic is what its configuration says, to the byte, and its truth is exact.
+//! Synthetic traffic follows its configuration, to the byte, and its truth is exact.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -231,7 +231,7 @@ fn planted_events_are_what_they_say() {
     assert_eq!(endpoints(&truth, [198, 18, 0, 1], false), 3_000);
     assert_eq!(endpoints(&truth, [198, 18, 0, 2], true), 1);
     assert_eq!(endpoints(&truth, [198, 18, 0, 3], false), 1);
-    // Nothing of the background has more than a few.
+    // No background flow has more than a few.
     assert!(endpoints(&truth, [198, 19, 0, 0], true) < 5);
     // A flood of 9,001 packets gives its 3,000 sources 3 or 4 each.
     let sizes: HashSet<u64> = truth
@@ -322,14 +322,14 @@ fn extremes_are_served() {
             assert_eq!(truth.cardinality() == 1, one);
         }
     }
-    // No skew and more flows than packets: nearly all packets are flows of their own.
+    // No skew and more flows than packets: almost every packet is its own flow.
     let uniform = Config { profile: zipf(Config::MOST_FLOWS, 0.0), ..small() };
     assert!(Truth::of(traffic(uniform)).cardinality() >= 4_990);
     // No packets: a header.
     let empty = Config { packets: 0, ..small() };
     assert_eq!(traffic(empty.clone()).len(), 0);
     assert_eq!(to_pcap_bytes(traffic(empty)).len(), 24);
-    // Nothing but planted packets.
+    // Only planted packets.
     let all = Config { plants: plants(&["burst:packets=5000,start=0,end=1"]), ..small() };
     assert_eq!(Truth::of(traffic(all)).cardinality(), 1);
 }
