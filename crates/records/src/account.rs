@@ -1,37 +1,37 @@
-//! What became of the datagrams of an exporter, or of all.
+//! Counts of datagrams and records, of one exporter or of all.
 
 use flowgauge_engine::source::{Counter, CounterKind};
 
-/// What is counted.
+/// The name of a count in an [`Account`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Datagrams that came.
+    /// Datagrams received.
     Datagrams,
-    /// Flow records and flow samples that were lent out as packets.
+    /// Flow records and flow samples read.
     Records,
-    /// The packets that they stand for.
+    /// The packets that they represent.
     Packets,
-    /// Datagrams that end too early or contradict themselves; what was read before counts.
+    /// Datagrams that are cut short or contradict themselves. Records before the fault count.
     Malformed,
     /// Datagrams of another format.
     UnknownVersion,
-    /// Sets of records whose template is not known, or not yet.
+    /// Sets of records whose template is unknown, perhaps because it has not arrived yet.
     UnknownTemplate,
     /// Records without addresses or packets.
     NoFlow,
-    /// Samples without the header of a packet of a known kind.
+    /// Samples without a packet header of a known type.
     NoHeader,
-    /// Records that stand for more packets than one may.
+    /// Records that represent more packets than the limit.
     TooLarge,
-    /// Datagrams that did not come, by their numbers.
+    /// Lost datagrams, by sequence numbers.
     LostDatagrams,
-    /// Records that did not come, by their numbers.
+    /// Lost records, by sequence numbers.
     LostRecords,
-    /// Jumps of these numbers that are no loss: a restart, or datagrams out of order.
+    /// Jumps of sequence numbers that are not losses: restarts, or datagrams out of order.
     Restarts,
-    /// Templates that are not kept: too many, too long, or of no bytes.
+    /// Templates not kept: too many, too long, or empty.
     RefusedTemplates,
-    /// Exporters forgotten, since there are too many.
+    /// Exporters evicted because there are too many.
     ForgottenExporters,
 }
 
@@ -52,7 +52,16 @@ const COUNTS: [(Count, &str, CounterKind); 14] = [
     (Count::ForgottenExporters, "records_forgotten_exporters", CounterKind::Other),
 ];
 
-/// Counts of the datagrams of an exporter, or of all, and what came of them.
+/// The counts of one exporter, or of all.
+///
+/// ```
+/// use flowgauge_records::{Collector, Count};
+///
+/// let mut collector = Collector::new(None);
+/// collector.take([192, 0, 2, 1].into(), b"not a flow record");
+/// let account = collector.total();
+/// assert_eq!((account.get(Count::Datagrams), account.get(Count::UnknownVersion)), (1, 1));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account([Counter; COUNTS.len()]);
 
@@ -68,7 +77,7 @@ impl Account {
         self.0[count as usize].count
     }
 
-    /// All of them, by name.
+    /// All counts, with their names.
     pub fn counters(&self) -> &[Counter] {
         &self.0
     }
@@ -77,7 +86,7 @@ impl Account {
         self.0[count as usize].count += more;
     }
 
-    /// Adds what another account has more than it had `before`.
+    /// Adds the difference between two states of another account.
     pub(crate) fn add_since(&mut self, now: &Self, before: &Self) {
         for ((own, now), before) in self.0.iter_mut().zip(&now.0).zip(&before.0) {
             own.count += now.count - before.count;
@@ -90,9 +99,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_count_stands_in_its_place() {
-        for (place, (count, ..)) in COUNTS.into_iter().enumerate() {
-            assert_eq!(count as usize, place);
+    fn counts_are_in_order() {
+        for (index, (count, ..)) in COUNTS.into_iter().enumerate() {
+            assert_eq!(count as usize, index);
         }
     }
 }

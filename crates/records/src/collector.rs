@@ -1,4 +1,4 @@
-//! Datagrams of all exporters to packets.
+//! The collector: turns the datagrams of all exporters into packets.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,34 +9,51 @@ use crate::account::{Account, Count};
 use crate::cursor::Cursor;
 use crate::exporter::{Exporter, Format, Reading};
 use crate::queue::{Lent, Queue};
-use crate::{flowset, netflow5, sflow};
+use crate::{netflow, sflow};
 
-/// Exporters that are kept.
+/// Maximum number of exporters.
 pub const EXPORTERS: usize = 1024;
 
-/// Reads datagrams, and keeps of their exporters what their records need.
+/// Reads datagrams, and keeps the state of their exporters.
 ///
-/// Memory: at most 128 KiB for each of 1,024 exporters, and some megabytes for the records of a datagram.
+/// Memory: at most 128 KiB for each of 1,024 exporters, and some megabytes for the records of a
+/// datagram.
+///
+/// ```
+/// use flowgauge_records::Collector;
+///
+/// // NetFlow 5: one record, sampled 1 in 100, of 3 packets and 180 bytes.
+/// let mut datagram = [0; 24 + 48];
+/// (datagram[1], datagram[3], datagram[23]) = (5, 1, 100);
+/// datagram[24..32].copy_from_slice(&[10, 0, 0, 1, 192, 0, 2, 9]);
+/// (datagram[43], datagram[47], datagram[62]) = (3, 180, 17);
+///
+/// let mut collector = Collector::new(None);
+/// collector.take([192, 0, 2, 1].into(), &datagram);
+/// let lent: Vec<_> = collector.lent().map(|lent| (lent.packets, lent.wire)).collect();
+/// assert_eq!(lent, [(300, 60)]);
+/// ```
 #[derive(Default)]
 pub struct Collector {
-    /// One in how many packets is sampled, whatever exporters say.
+    /// The sampling interval that overrides what exporters report.
     sampling: Option<u64>,
     exporters: HashMap<IpAddr, Exporter>,
     total: Account,
     queue: Queue,
     datagrams: u64,
-    /// Lines about exporters so far, and those that were not taken yet.
+    /// Number of lines about exporters so far.
     lines: usize,
+    /// Lines that were not taken yet.
     news: Vec<String>,
 }
 
 impl Collector {
-    /// A collector of records of which one in `sampling` packets was sampled, or as exporters say.
+    /// A collector of records sampled one in `sampling`; with `None`, as exporters report.
     pub fn new(sampling: Option<u64>) -> Self {
         Self { sampling, ..Self::default() }
     }
 
-    /// Reads a datagram in place of the one before it.
+    /// Reads a datagram. Its packets replace those of the datagram before.
     pub fn take(&mut self, from: IpAddr, datagram: &[u8]) {
         self.queue.clear();
         self.datagrams += 1;
@@ -76,7 +93,7 @@ impl Collector {
         }
     }
 
-    /// Keeps a line, unless there were too many: addresses can be made up.
+    /// Keeps a line, unless there were too many, because addresses can be forged.
     fn say(&mut self, line: String) {
         self.lines += 1;
         match self.lines {
@@ -88,44 +105,44 @@ impl Collector {
         }
     }
 
-    /// The next line about an exporter that is new, or that cannot be read.
+    /// Takes the new lines about exporters that are new or cannot be read.
     pub(crate) fn news(&mut self) -> Vec<String> {
         std::mem::take(&mut self.news)
     }
 
-    /// The packets of the latest datagram, record by record, as far as they were not lent out.
+    /// The packets of the latest datagram that are not lent out yet, record by record.
     pub fn lent(&self) -> impl Iterator<Item = Lent<'_>> {
         self.queue.iter()
     }
 
-    /// Lends out the next of them, all of this time.
+    /// Lends out the next packets, all with this time.
     pub fn lend<'a>(&'a mut self, burst: &mut Burst<'a>, time_ns: i64) {
         self.queue.lend(burst, time_ns);
     }
 
-    /// Whether all of them were lent out.
+    /// Whether all packets were lent out.
     pub fn is_done(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// What became of all datagrams.
+    /// The counts of all exporters.
     pub fn total(&self) -> &Account {
         &self.total
     }
 
-    /// What became of those of each exporter that is kept.
+    /// The counts of each exporter.
     pub fn accounts(&self) -> impl Iterator<Item = (IpAddr, &Account)> {
         self.exporters.iter().map(|(address, exporter)| (*address, &exporter.account))
     }
 }
 
-/// Reads a datagram of any format; returns its format, where that is known.
+/// Reads a datagram of any format. Returns its format, if that is known.
 fn read(reading: &mut Reading<'_>, datagram: &[u8]) -> Option<Format> {
     let (mut short, mut long) = (Cursor(datagram), Cursor(datagram));
     let (format, read) = match (short.u16(), long.u32()) {
-        (Some(5), _) => (Format::NetFlow5, netflow5::read(reading, short)),
-        (Some(9), _) => (Format::NetFlow9, flowset::netflow9(reading, short)),
-        (Some(10), _) => (Format::Ipfix, flowset::ipfix(reading, short)),
+        (Some(5), _) => (Format::NetFlow5, netflow::netflow5(reading, short)),
+        (Some(9), _) => (Format::NetFlow9, netflow::netflow9(reading, short)),
+        (Some(10), _) => (Format::Ipfix, netflow::ipfix(reading, short)),
         (_, Some(5)) => (Format::SFlow, sflow::read(reading, long)),
         _ => {
             reading.count(Count::UnknownVersion);

@@ -1,6 +1,6 @@
-//! Numbers and slices from the bytes of a datagram.
+//! A reader of numbers and slices.
 
-/// The bytes of a datagram that were not read yet. Each read is `None` where too few are left.
+/// The unread bytes of a datagram. A read returns `None` if too few bytes are left.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
@@ -15,7 +15,7 @@ impl<'a> Cursor<'a> {
         Some(taken)
     }
 
-    /// The next bytes as a cursor of their own.
+    /// The next bytes, as a separate cursor.
     pub(crate) fn part(&mut self, len: usize) -> Option<Self> {
         self.take(len).map(Self)
     }

@@ -1,4 +1,4 @@
-//! What is kept of an exporter: its templates, samplers, sequence numbers and account.
+//! The state of an exporter: templates, samplers, sequence numbers and account.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,17 +8,18 @@ use crate::queue::Queue;
 use crate::record::Record;
 use crate::template::Template;
 
-/// Observation domains of an exporter that are kept.
+/// Maximum number of observation domains of an exporter.
 const DOMAINS: usize = 64;
-/// Its samplers in each of them.
+/// Maximum number of samplers of a domain.
 const SAMPLERS: usize = 16;
-/// Its templates in all domains, and their fields.
+/// Maximum number of templates of an exporter, in all domains.
 const TEMPLATES: usize = 256;
+/// Maximum number of fields of all these templates.
 const FIELDS: usize = 4096;
 
-/// Numbers that are missing in a sequence at most. A larger jump is a restart.
+/// Largest gap in a sequence that counts as loss. A larger jump is a restart.
 const LARGEST_GAP: u32 = 1 << 20;
-/// Numbers by which a datagram may be late.
+/// Largest distance by which a datagram may be late.
 const LATEST: u32 = 1 << 10;
 
 /// The formats of datagrams.
@@ -46,9 +47,9 @@ pub(crate) type DomainId = (Format, u32);
 
 #[derive(Default)]
 struct Domain {
-    /// The next number of its sequence.
+    /// The next expected sequence number.
     expected: Option<u32>,
-    /// One in how many packets each sampler takes; the sampler without a number is of all.
+    /// The sampling interval of each sampler. The one without a number applies to all packets.
     samplers: BTreeMap<Option<u64>, u64>,
     used: u64,
 }
@@ -56,12 +57,12 @@ struct Domain {
 #[derive(Default)]
 pub(crate) struct Exporter {
     pub(crate) account: Account,
-    /// The number of the latest datagram, of all exporters.
+    /// The number of its latest datagram, counted over all exporters.
     pub(crate) used: u64,
     domains: HashMap<DomainId, Domain>,
-    /// With the number of the datagram that used each last.
+    /// Templates, each with the number of the datagram that used it last.
     templates: HashMap<(DomainId, u16), (Arc<Template>, u64)>,
-    /// Fields of all templates.
+    /// Number of fields of all templates.
     fields: usize,
 }
 
@@ -77,8 +78,8 @@ impl Exporter {
         domain
     }
 
-    /// Counts what is missing before this number, behind which the next one is `step` larger, if that is
-    /// known.
+    /// Checks a sequence number, and counts a gap before it as `lost`. The next number will be `step`
+    /// larger, if that is known.
     pub(crate) fn sequence(&mut self, id: DomainId, number: u32, step: Option<u32>, lost: Count) {
         let domain = self.domain(id);
         let ahead = domain.expected.map_or(0, |expected| number.wrapping_sub(expected));
@@ -92,7 +93,7 @@ impl Exporter {
         }
     }
 
-    /// Takes note of one in how many packets a sampler takes.
+    /// Sets the sampling interval of a sampler.
     pub(crate) fn set_sampler(&mut self, id: DomainId, sampler: Option<u64>, one_in: u64) {
         let samplers = &mut self.domain(id).samplers;
         if samplers.len() >= SAMPLERS && !samplers.contains_key(&sampler) {
@@ -101,7 +102,8 @@ impl Exporter {
         samplers.insert(sampler, one_in);
     }
 
-    /// One in how many packets a sampler takes: that of its number, else that of all, else the only one.
+    /// The sampling interval of a sampler: of the one with this number, else of the one for all packets,
+    /// else of the only one.
     pub(crate) fn sampler(&self, id: DomainId, sampler: Option<u64>) -> Option<u64> {
         let samplers = &self.domains.get(&id)?.samplers;
         let only = || (samplers.len() == 1).then(|| samplers.values().next()).flatten();
@@ -114,14 +116,14 @@ impl Exporter {
         Some(Arc::clone(template))
     }
 
-    /// Forgets a template.
+    /// Removes a template.
     pub(crate) fn withdraw(&mut self, domain: DomainId, number: u16) {
         if let Some((template, _)) = self.templates.remove(&(domain, number)) {
             self.fields -= template.fields.len();
         }
     }
 
-    /// Forgets all templates of a domain, of flows or of options.
+    /// Removes all templates of a domain, either those of flows or those of options.
     pub(crate) fn withdraw_all(&mut self, domain: DomainId, options: bool) {
         let fields = &mut self.fields;
         self.templates.retain(|(own, _), (template, _)| {
@@ -131,8 +133,7 @@ impl Exporter {
         });
     }
 
-    /// Keeps a template, in place of those that were not used for the longest time where there are too
-    /// many.
+    /// Keeps a template. Evicts the least recently used ones if there are too many.
     pub(crate) fn keep(&mut self, domain: DomainId, number: u16, template: Template) {
         self.withdraw(domain, number);
         self.fields += template.fields.len();
@@ -147,11 +148,11 @@ impl Exporter {
     }
 }
 
-/// A datagram of an exporter while it is read.
+/// The context for reading a datagram.
 pub(crate) struct Reading<'a> {
     pub(crate) exporter: &'a mut Exporter,
     pub(crate) queue: &'a mut Queue,
-    /// One in how many packets is sampled, whatever the exporter says.
+    /// The sampling interval that overrides what the exporter reports.
     pub(crate) sampling: Option<u64>,
 }
 
@@ -160,7 +161,7 @@ impl Reading<'_> {
         self.exporter.account.add(count, 1);
     }
 
-    /// Takes a record of which one in `one_in` packets was sampled, as the exporter says.
+    /// Takes a record that was sampled one in `one_in`, as the exporter reports.
     pub(crate) fn flow(&mut self, record: &Record, one_in: u64) {
         let one_in = self.sampling.unwrap_or(one_in);
         self.queue.flow(record, one_in, &mut self.exporter.account);
@@ -176,7 +177,7 @@ mod tests {
 
     const DOMAIN: DomainId = (Format::Ipfix, 7);
 
-    /// The counts of losses and restarts after these numbers, each of which stands for one record.
+    /// The counts of losses and restarts after these sequence numbers, with one record each.
     fn counts(numbers: &[u32]) -> [u64; 2] {
         let mut exporter = Exporter::default();
         for number in numbers {
@@ -191,14 +192,14 @@ mod tests {
         assert_eq!(counts(&[u32::MAX, 0, 1]), [0, 0]);
         assert_eq!(counts(&[5, 9, 10]), [3, 0]);
         assert_eq!(counts(&[u32::MAX - 1, 1]), [2, 0]);
-        // Late, of which the gap before it was counted.
+        // The late number was counted as lost before.
         assert_eq!(counts(&[5, 7, 6, 8]), [1, 1]);
         assert_eq!(counts(&[5_000_000, 0, 1, 3]), [1, 1]);
         assert_eq!(counts(&[0, LARGEST_GAP + 2, LARGEST_GAP + 3]), [0, 1]);
     }
 
     #[test]
-    fn a_number_without_a_step_has_none_behind_it() {
+    fn no_number_is_expected_after_one_without_a_step() {
         let mut exporter = Exporter::default();
         exporter.sequence(DOMAIN, 1, None, Count::LostRecords);
         exporter.sequence(DOMAIN, 100, Some(1), Count::LostRecords);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_templates_used_last_stay() {
+    fn the_least_recently_used_templates_are_evicted() {
         let mut exporter = Exporter::default();
         for number in 0..TEMPLATES as u16 {
             exporter.used += 1;
@@ -222,7 +223,7 @@ mod tests {
         assert!(exporter.template(DOMAIN, 1).is_none());
         assert!(exporter.template(DOMAIN, 1000).is_some());
         assert_eq!(exporter.account.get(Count::RefusedTemplates), 1);
-        // A few large ones take the place of all others.
+        // A few large ones evict all others.
         for number in 2000..2010 {
             exporter.used += 1;
             exporter.keep(DOMAIN, number, of_fields(500));

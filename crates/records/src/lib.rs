@@ -1,21 +1,18 @@
 //! Flow records as a source of packets: NetFlow 5 and 9, IPFIX and sFlow 5 over UDP.
 //!
-//! A [`Collector`] reads datagrams. Each record of P packets and B bytes, sampled 1 in N, is lent out as
-//! P × N packets whose lengths add up to B × N: one frame that is built once, lent again and again. A
-//! [`Records`] source is a collector behind a UDP socket.
+//! A [`Collector`] reads datagrams. It lends out each record of P packets and B bytes, sampled 1 in N,
+//! as P × N packets whose lengths add up to B × N; all of them share one frame. A [`Records`] source
+//! is a collector behind a UDP socket.
 //!
-//! Datagrams come from anywhere, so that all that is kept of them is limited: exporters, their
-//! observation domains, samplers, templates and fields. The least recently used goes first.
+//! Anyone can send datagrams, so all state is limited: exporters, their observation domains, samplers,
+//! templates and fields. The least recently used goes first.
 #![forbid(unsafe_code)]
 
 mod account;
 mod collector;
 mod cursor;
-mod element;
 mod exporter;
-mod flowset;
-mod frame;
-mod netflow5;
+mod netflow;
 mod queue;
 mod record;
 mod sflow;

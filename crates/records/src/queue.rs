@@ -1,4 +1,4 @@
-//! The packets that records stand for, until they are lent out.
+//! The packets that records represent, until they are lent out.
 
 use std::ops::Range;
 
@@ -7,30 +7,29 @@ use flowgauge_core::packet::LinkType;
 use flowgauge_engine::source::{Burst, Thinned};
 
 use crate::account::{Account, Count};
-use crate::frame;
 use crate::record::Record;
 
-/// Packets that one record stands for at most. Counting so many takes about half a second.
+/// Maximum number of packets that one record represents. Counting that many takes about half a second.
 pub const MOST_PACKETS: u64 = 1 << 26;
 
-/// The same of all records of a datagram.
+/// Maximum number of packets that all records of a datagram represent.
 const MOST_OF_ALL: u64 = 1 << 27;
 
-/// Bytes of a packet at most, on average over a record. Interfaces merge packets up to half of that.
+/// Maximum mean packet length of a record in bytes. Interfaces merge packets up to half of that.
 const LONGEST: u128 = 1 << 20;
 
 /// The packets of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent<'a> {
-    /// Captured bytes of each.
+    /// Captured bytes of each packet.
     pub frame: &'a [u8],
-    /// How these begin.
+    /// The link type of `frame`.
     pub link: LinkType,
-    /// How many there are.
+    /// Number of packets.
     pub packets: u64,
-    /// The length of each on the wire, to which the first `longer` add a byte.
+    /// Length of each packet on the wire; the first `longer` packets have one byte more.
     pub wire: u32,
-    /// How many are a byte longer.
+    /// Number of packets that are one byte longer.
     pub longer: u64,
 }
 
@@ -42,29 +41,29 @@ struct Entry {
     longer: u64,
 }
 
-/// The packets of a datagram's records that were not lent out yet.
+/// The packets of a datagram's records that are not lent out yet.
 #[derive(Default)]
 pub(crate) struct Queue {
     frames: Vec<u8>,
     entries: Vec<Entry>,
-    /// Entries that were lent out.
+    /// Number of entries lent out.
     done: usize,
     /// Packets of all entries.
     packets: u64,
-    /// How the packets of sampled ones were sampled.
+    /// How the sampled packets were sampled.
     thinned: Option<Thinned>,
 }
 
-/// Bytes of a packet that no interface exceeds by much: records tell but the mean of a flow.
+/// A length in bytes that packets hardly exceed on any interface. Records give only the mean of a flow.
 const JUMBO: u32 = 9216;
 
 impl Queue {
-    /// Whether all were lent out.
+    /// Whether all packets were lent out.
     pub(crate) fn is_empty(&self) -> bool {
         self.done == self.entries.len()
     }
 
-    /// Forgets what was lent out.
+    /// Removes all packets.
     pub(crate) fn clear(&mut self) {
         self.frames.clear();
         self.entries.clear();
@@ -72,19 +71,19 @@ impl Queue {
         self.thinned = None;
     }
 
-    /// Adds the packets of a record of which one in `one_in` was sampled.
+    /// Adds the packets of a record that was sampled one in `one_in`.
     pub(crate) fn flow(&mut self, record: &Record, one_in: u64, account: &mut Account) {
         let Record { packets, bytes, .. } = *record;
         if let Some((packets, wire, longer)) = self.spread(packets, bytes, one_in, account) {
             let start = self.frames.len();
-            frame::build(record, &mut self.frames);
+            record.append_frame(&mut self.frames);
             let (frame, link) = (start..self.frames.len(), LinkType::ETHERNET);
             self.entries.push(Entry { frame, link, packets, wire, longer });
             self.sampled(one_in, wire);
         }
     }
 
-    /// Adds the packets that one that was sampled stands for.
+    /// Adds the packets that one sampled packet represents.
     pub(crate) fn packet(
         &mut self,
         (link, header): (LinkType, &[u8]),
@@ -101,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Takes note of packets that were sampled.
+    /// Notes how packets were sampled.
     fn sampled(&mut self, one_in: u64, wire: u32) {
         if one_in > 1 {
             let thinned = Thinned { one_in, longest: JUMBO.max(wire + 1) };
@@ -109,8 +108,8 @@ impl Queue {
         }
     }
 
-    /// The packets that sampled ones stand for, the length of each, and how many are a byte longer, so that
-    /// the sum is exact. Counts the record, or why it is refused.
+    /// The number of packets that sampled ones represent, the length of each, and how many are one byte
+    /// longer, so that the sum is exact. Counts the record, or the reason for refusing it.
     fn spread(
         &mut self,
         packets: u64,
@@ -137,7 +136,7 @@ impl Queue {
         Some((all, wire as u32, longer as u64))
     }
 
-    /// What was not lent out, record by record.
+    /// The packets that are not lent out yet, record by record.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Lent<'_>> {
         self.entries[self.done..].iter().map(|entry| {
             let Entry { link, packets, wire, longer, .. } = *entry;
@@ -145,7 +144,7 @@ impl Queue {
         })
     }
 
-    /// Lends out the next packets, all of this time.
+    /// Lends out the next packets, all with this time.
     pub(crate) fn lend<'a>(&'a mut self, burst: &mut Burst<'a>, time_ns: i64) {
         let Self { frames, entries, done, thinned, .. } = self;
         if let Some(thinned) = *thinned {
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However packets and bytes divide, all of them are lent out, in bursts of 256.
+        /// All packets and bytes are lent out, in bursts of 256, however they divide.
         #[test]
         fn packets_and_bytes_add_up(records in proptest::collection::vec(
             (1u64..2_000, 0u64..1 << 20, 1u64..50), 1..5,
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_and_counted() {
+    fn too_large_records_are_refused_and_counted() {
         let (mut queue, mut account) = (Queue::default(), Account::default());
         let mut flow = |packets, bytes, one_in| {
             queue.flow(&Record { packets, bytes, ..Record::NONE }, one_in, &mut account);
@@ -232,7 +231,7 @@ mod tests {
         assert_eq!((records, large, none), (2, 5, 1));
         assert_eq!(queue.iter().count(), 2);
         assert_eq!(queue.iter().last().unwrap().wire, 60);
-        // The datagram stands for as many as one may, until the next.
+        // The datagram has reached its limit, which does not affect the next one.
         let one = Record { packets: 1, bytes: 60, ..Record::NONE };
         queue.flow(&one, 1, &mut account);
         assert_eq!((queue.iter().count(), account.get(Count::TooLarge)), (2, 6));

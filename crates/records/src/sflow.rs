@@ -1,4 +1,4 @@
-//! sFlow 5: samples with the first bytes of a packet. Samples of counters are passed over.
+//! sFlow 5: samples with the first bytes of a packet. Counter samples are skipped.
 
 use flowgauge_core::packet::LinkType;
 
@@ -13,7 +13,7 @@ const EXPANDED_COUNTER_SAMPLE: u32 = 4;
 /// A record of a flow sample: the first bytes of a packet.
 const RAW_HEADER: u32 = 1;
 
-/// Reads a datagram behind its version; `None` where it ends too early.
+/// Reads a datagram after its version; `None` if it is cut short.
 pub(crate) fn read(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Option<()> {
     match cursor.u32()? {
         1 => cursor.take(4)?,
@@ -43,10 +43,10 @@ pub(crate) fn read(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Option<
     Some(())
 }
 
-/// Reads a flow sample from its rate on; the interfaces take so many bytes.
+/// Reads a flow sample from its sampling rate on. Its interface fields have `interfaces` bytes.
 fn flow(reading: &mut Reading<'_>, mut sample: Cursor<'_>, interfaces: usize) -> Option<()> {
     let one_in = u64::from(sample.u32()?);
-    // The packets that were sampled from, and samples that were dropped.
+    // The sample pool and the drops.
     sample.take(8 + interfaces)?;
     for _ in 0..sample.u32()? {
         let (format, len) = (sample.u32()?, sample.u32()?);
@@ -66,10 +66,10 @@ fn flow(reading: &mut Reading<'_>, mut sample: Cursor<'_>, interfaces: usize) ->
     Some(())
 }
 
-/// How the first bytes of a packet begin, where that is a known kind, these bytes, and its length.
+/// The link type of a packet header (if known), its bytes, and the length of the packet.
 fn header(mut record: Cursor<'_>) -> Option<(Option<LinkType>, &[u8], u32)> {
     let (protocol, wire) = (record.u32()?, record.u32()?);
-    // Bytes that were taken off.
+    // The number of stripped bytes.
     record.take(4)?;
     let len = usize::try_from(record.u32()?).ok()?;
     let header = record.take(len)?;

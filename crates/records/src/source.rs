@@ -1,4 +1,4 @@
-//! A source of packets over a UDP socket.
+//! The source: a collector behind a UDP socket.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -13,19 +13,19 @@ use rustix::net::sockopt;
 use crate::account::Account;
 use crate::collector::Collector;
 
-/// The longest time without a look at the clock and whether to stop.
+/// Maximum time between looks at the clock and the stop flag.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How often the accounts of exporters are shown.
+/// Interval between updates of [`Accounts`].
 const SHOW: Duration = Duration::from_secs(1);
 
-/// Bytes of the socket's buffer, which the kernel may limit.
+/// Requested size of the socket's buffer, which the kernel may limit.
 const BUFFER: usize = 8 << 20;
 
-/// A datagram at most.
+/// Maximum length of a datagram.
 const DATAGRAM: usize = 1 << 16;
 
-/// The accounts of exporters as they were up to a second ago, for others to read.
+/// The accounts of exporters, at most a second old, for other threads to read.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts(Arc<Mutex<BTreeMap<IpAddr, Account>>>);
 
@@ -41,7 +41,7 @@ impl Accounts {
     }
 }
 
-/// Why no records can be received at an address.
+/// The error of an address where no records can be received.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot receive flow records at {at}: {error}")]
 pub struct BindError {
@@ -49,15 +49,30 @@ pub struct BindError {
     error: io::Error,
 }
 
-/// Flow records that come to a UDP port, as packets. They have the time at which their record came.
+/// Flow records from a UDP port, as packets. Each packet has the arrival time of its record.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::AtomicBool;
+///
+/// use flowgauge_engine::source::{Burst, Columns, Source};
+/// use flowgauge_records::Records;
+///
+/// let stop = Arc::new(AtomicBool::new(true));
+/// let mut records = Records::bind("127.0.0.1:0".parse()?, None, |line| eprintln!("{line}"), &stop)?;
+/// assert_eq!(records.inputs(), ["udp://127.0.0.1:0"]);
+/// // The stop flag is set already, so the source ends at once.
+/// assert!(!records.poll(&mut Burst::new(&mut Columns::default()))?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Records {
     socket: UdpSocket,
     names: [String; 1],
     collector: Collector,
     datagram: Box<[u8]>,
-    /// When the datagram came whose packets are lent out.
+    /// Arrival time of the datagram whose packets are lent out.
     time_ns: i64,
-    /// Before this, no more packets come.
+    /// No more packets will have an earlier time.
     settled_ns: Option<i64>,
     failed: bool,
     accounts: Accounts,
@@ -67,11 +82,12 @@ pub struct Records {
 }
 
 impl Records {
-    /// Receives records at an address until `stop` is set. One in `sampling` packets was sampled, or as
-    /// exporters say. `say` gets a line for each exporter that is new, or that cannot be read.
+    /// Receives records at an address until `stop` is set. They were sampled one in `sampling`; with
+    /// `None`, as exporters report. Calls `say` with a line for each exporter that is new or cannot be
+    /// read.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// When the address cannot be bound.
     pub fn bind(
         at: SocketAddr,
         sampling: Option<u64>,
@@ -80,7 +96,7 @@ impl Records {
     ) -> Result<Self, BindError> {
         let socket = UdpSocket::bind(at).and_then(|socket| {
             socket.set_read_timeout(Some(PAUSE))?;
-            // Beyond the limit of other users, where it may; the default serves, too.
+            // Exceeds the limit of ordinary users if permitted. The default size works, too.
             let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER)
                 .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, BUFFER));
             Ok(socket)
@@ -100,12 +116,12 @@ impl Records {
         })
     }
 
-    /// The accounts of its exporters.
+    /// The accounts of the exporters.
     pub fn accounts(&self) -> Accounts {
         self.accounts.clone()
     }
 
-    /// Waits a while for a datagram.
+    /// Waits up to [`PAUSE`] for a datagram.
     fn receive(&mut self) -> Result<(), SourceError> {
         match self.socket.recv_from(&mut self.datagram) {
             Ok((len, from)) => {

@@ -1,48 +1,121 @@
-//! Templates, and what records say that follow them.
+//! Templates of NetFlow 9 and IPFIX, their information elements, and the records that follow them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::cursor::Cursor;
-use crate::element::{ELEMENTS, Element};
 use crate::record::Record;
 
-/// Fields of a template at most.
+/// Maximum number of fields of a template.
 pub(crate) const MOST_FIELDS: usize = 512;
 
-/// The length of a field that says its own.
+/// The length of a field whose records give its length.
 const VARIABLE: u16 = u16::MAX;
+
+/// An information element that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Element {
+    Bytes,
+    Packets,
+    /// Since the flow began; used if there is no difference.
+    TotalBytes,
+    TotalPackets,
+    /// After the exporter; used if there are no counts before it.
+    PostBytes,
+    PostPackets,
+    /// In the other direction.
+    ReverseBytes,
+    ReversePackets,
+    Protocol,
+    TcpFlags,
+    SourcePort,
+    DestinationPort,
+    Source4,
+    Source6,
+    Destination4,
+    Destination6,
+    Icmp,
+    /// One in this many packets is sampled.
+    OneIn,
+    Sampler,
+    /// Number of adjacent packets sampled, before [`Self::SkippedRun`] ones are not.
+    SampledRun,
+    SkippedRun,
+    /// Number of packets sampled out of [`Self::Population`].
+    SampleSize,
+    Population,
+    Other,
+}
+
+/// Number of elements.
+const ELEMENTS: usize = Element::Other as usize + 1;
+
+/// The enterprise of the reverse direction (RFC 5103).
+const REVERSE: u32 = 29305;
+
+impl Element {
+    /// The element with this number, and in IPFIX with this enterprise number, if it has one.
+    pub(crate) fn new(enterprise: Option<u32>, number: u16) -> Self {
+        match (enterprise, number) {
+            (None, 1 | 231) => Self::Bytes,
+            (None, 2 | 298) => Self::Packets,
+            (None, 85) => Self::TotalBytes,
+            (None, 86) => Self::TotalPackets,
+            (None, 23) => Self::PostBytes,
+            (None, 24) => Self::PostPackets,
+            (None, 232) | (Some(REVERSE), 1 | 85) => Self::ReverseBytes,
+            (None, 299) | (Some(REVERSE), 2 | 86) => Self::ReversePackets,
+            (None, 4) => Self::Protocol,
+            (None, 6) => Self::TcpFlags,
+            (None, 7 | 180 | 182) => Self::SourcePort,
+            (None, 11 | 181 | 183) => Self::DestinationPort,
+            (None, 8) => Self::Source4,
+            (None, 12) => Self::Destination4,
+            (None, 27) => Self::Source6,
+            (None, 28) => Self::Destination6,
+            (None, 32 | 139) => Self::Icmp,
+            (None, 34 | 50) => Self::OneIn,
+            (None, 48 | 302) => Self::Sampler,
+            (None, 305) => Self::SampledRun,
+            (None, 306) => Self::SkippedRun,
+            (None, 309) => Self::SampleSize,
+            (None, 310) => Self::Population,
+            _ => Self::Other,
+        }
+    }
+}
 
 /// A field of a template.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     element: Element,
     len: u16,
-    /// Whether each record says how long it is.
+    /// Whether each record gives its length.
     varies: bool,
 }
 
 impl Field {
-    /// A field of so many bytes; in IPFIX the largest number stands for any.
+    /// A field of `len` bytes; in IPFIX, the largest number means a variable length.
     pub(crate) fn new(element: Element, len: u16, ipfix: bool) -> Self {
         Self { element, len, varies: ipfix && len == VARIABLE }
     }
 }
 
-/// The fields of records.
+/// A template: the fields of its records.
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) fields: Box<[Field]>,
-    /// Whether its records tell of the exporter, not of flows.
+    /// Whether its records are about the exporter, not about flows.
     pub(crate) options: bool,
-    /// Bytes of a record at least.
+    /// Minimum length of a record in bytes.
     pub(crate) least: usize,
 }
 
 impl Template {
-    /// A template of these fields; `None` where a record may have no bytes, so that a set could hold any
-    /// number of them, or where there are too many fields.
+    /// A template of these fields. `None` if there are too many fields, or if a record could have no
+    /// bytes, because a set could then hold any number of records.
     pub(crate) fn new(mut fields: Vec<Field>, options: bool) -> Option<Self> {
-        // Then the fields of all records are no more than the bytes of their datagram.
+        // Without empty fields, a datagram has at most as many fields as bytes.
         fields.retain(|field| field.len > 0);
         let len = |field: &Field| if field.varies { 1 } else { usize::from(field.len) };
         let least = fields.iter().map(len).sum();
@@ -50,7 +123,7 @@ impl Template {
         fits.then(|| Self { fields: fields.into(), options, least })
     }
 
-    /// Reads a record; `None` where it ends too early.
+    /// Reads a record; `None` if it is cut short.
     pub(crate) fn read(&self, cursor: &mut Cursor<'_>) -> Option<Values> {
         let mut values = Values::default();
         for field in &self.fields {
@@ -68,11 +141,11 @@ impl Template {
     }
 }
 
-/// What a record says.
+/// The values of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Values {
     numbers: [u64; ELEMENTS],
-    /// A bit for each element that there is.
+    /// A bit for each element present.
     present: u32,
     v6: [Ipv6Addr; 2],
 }
@@ -84,7 +157,7 @@ impl Default for Values {
 }
 
 impl Values {
-    /// Takes a value; one of a length that its element cannot have counts as none.
+    /// Sets a value. Ignores a value of a length that is not valid for its element.
     #[inline]
     fn set(&mut self, element: Element, bytes: &[u8]) {
         match (element, bytes.len()) {
@@ -108,12 +181,13 @@ impl Values {
         (self.present >> element as u8 & 1 == 1).then(|| self.numbers[element as usize])
     }
 
-    /// The first of these elements that there is.
+    /// The value of the first of these elements that is present; otherwise 0.
     fn first(&self, elements: &[Element]) -> u64 {
         elements.iter().find_map(|element| self.get(*element)).unwrap_or_default()
     }
 
-    /// Source and destination: those of IPv6 where a template has both, and those of IPv4 are none.
+    /// Source and destination. If the record has both, the IPv6 addresses count only if those of IPv4
+    /// are zero.
     fn addresses(&self) -> Option<[IpAddr; 2]> {
         let v4 = [Element::Source4, Element::Destination4].map(|element| self.get(element));
         let has_v6 = [Element::Source6, Element::Destination6]
@@ -129,12 +203,12 @@ impl Values {
         has_v4.then(|| v4.map(address))
     }
 
-    /// The flow; `None` where it has no address.
+    /// The flow; `None` if it has no address.
     pub(crate) fn record(&self) -> Option<Record> {
         let [source, destination] = self.addresses()?;
         let port = |element| self.get(element).unwrap_or_default() as u16;
         let destination_port = port(Element::DestinationPort);
-        // Older exporters tell type and code of ICMP in place of the port.
+        // Older exporters give the ICMP type and code in place of the port.
         let icmp = self.get(Element::Icmp).map_or(destination_port, |icmp| icmp as u16);
         Some(Record {
             source,
@@ -149,18 +223,18 @@ impl Values {
         })
     }
 
-    /// Packets and bytes of the other direction; `None` where there is none.
+    /// Packets and bytes of the other direction; `None` if there are none.
     pub(crate) fn reverse(&self) -> Option<(u64, u64)> {
         let packets = self.get(Element::ReversePackets).filter(|packets| *packets > 0)?;
         Some((packets, self.get(Element::ReverseBytes).unwrap_or_default()))
     }
 
-    /// The number of the sampler that took the packets, or that is told of.
+    /// The number of the sampler.
     pub(crate) fn sampler(&self) -> Option<u64> {
         self.get(Element::Sampler)
     }
 
-    /// One in how many packets is sampled, where that is told.
+    /// The sampling interval (one packet in N), if the record has it.
     pub(crate) fn one_in(&self) -> Option<u64> {
         let ratio = |all: u64, taken: u64| all.checked_add(taken / 2)?.checked_div(taken);
         let run = |taken| self.get(Element::SkippedRun)?.checked_add(taken);
@@ -169,8 +243,8 @@ impl Values {
             ratio(run(taken)?, taken)
         };
         let sizes = || ratio(self.get(Element::Population)?, self.get(Element::SampleSize)?);
-        let told = self.get(Element::OneIn).or_else(runs).or_else(sizes);
-        told.filter(|one_in| *one_in > 0)
+        let one_in = self.get(Element::OneIn).or_else(runs).or_else(sizes);
+        one_in.filter(|one_in| *one_in > 0)
     }
 }
 
@@ -180,7 +254,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A template of so many fields of a byte.
+    /// A template with this number of fields of one byte.
     pub(crate) fn of_fields(fields: usize) -> Template {
         Template::new(vec![Field::new(Element::Other, 1, true); fields], false).unwrap()
     }
@@ -205,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn fields_may_say_their_length_in_ipfix_alone() {
+    fn only_ipfix_has_fields_of_variable_length() {
         let varies = Field::new(Element::Packets, VARIABLE, true);
         let template = Template::new(vec![varies, Field::new(Element::Source4, 4, true)], false);
         let template = template.unwrap();
@@ -221,7 +295,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn ipv6_counts_where_ipv4_is_none() {
+    fn ipv6_counts_if_ipv4_is_zero() {
         let v6 = [7; 16];
         let both = |v4: &[u8]| {
             let of = values(&[(Element::Source4, v4), (Element::Source6, &v6)]);
@@ -234,7 +308,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn rates_are_told_in_three_ways() {
+    fn sampling_is_given_in_three_ways() {
         let of = |fields: &[(Element, u32)]| {
             let bytes: Vec<_> = fields.iter().map(|(e, n)| (*e, n.to_be_bytes())).collect();
             let fields: Vec<_> = bytes.iter().map(|(e, bytes)| (*e, &bytes[..])).collect();
@@ -259,7 +333,7 @@ pub(crate) mod tests {
         assert_eq!(packets(&all[..1]), 3);
         assert_eq!(packets(&all), 2);
         assert_eq!(packets(&[&all[..], &[(Element::Packets, &[1])]].concat()), 1);
-        // Of more than eight bytes no number is.
+        // More than eight bytes are not a number.
         assert_eq!(packets(&[(Element::Packets, &[1; 9])]), 0);
     }
 }

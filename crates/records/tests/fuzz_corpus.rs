@@ -1,4 +1,4 @@
-//! The inputs that are kept for the fuzz target `records`, replayed.
+//! Replays the stored inputs of the fuzz target `records`.
 #![allow(dead_code, unreachable_pub, reason = "what is shared serves the fuzz target too")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,7 +9,7 @@ mod target;
 
 use std::{fs, path::Path};
 
-/// Datagrams as the target takes them.
+/// Datagrams in the input format of the target.
 fn input(datagrams: &[Vec<u8>]) -> Vec<u8> {
     let each = datagrams.iter().map(|datagram| {
         let len = (datagram.len() as u16).to_be_bytes();
@@ -18,7 +18,7 @@ fn input(datagrams: &[Vec<u8>]) -> Vec<u8> {
     each.collect::<Vec<_>>().concat()
 }
 
-/// `FLOWGAUGE_GOLDEN=write` writes those named `made-…` again, after a change that is meant.
+/// `FLOWGAUGE_GOLDEN=write` rewrites the inputs named `made-…` after an intended change.
 #[test]
 fn records() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/records");

@@ -1,4 +1,4 @@
-//! Reports of sampled records: bounds hold, and what a sample does not tell is left out.
+//! Reports of sampled records: bounds hold, and values that a sample cannot give are left out.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -51,7 +51,7 @@ impl Source for Received {
     }
 }
 
-/// All that a run gives.
+/// The output of a run.
 #[derive(Default)]
 struct Kept {
     epochs: Vec<Arc<EpochReport>>,
@@ -71,7 +71,7 @@ impl Sink for Kept {
     }
 }
 
-/// A template, and records of these flows in messages that a datagram holds.
+/// A template, and messages with the records of these flows, each as large as a datagram.
 fn messages(flows: &[Flow]) -> Vec<Vec<u8>> {
     let known = ipfix(0, 1, &Bytes::default().set(2, &template(256, &FIELDS4)));
     let data = |flows: &[Flow]| ipfix(0, 1, &Bytes::default().set(256, &records(flows)));
@@ -147,7 +147,7 @@ fn bounds_of_sampled_records_hold_as_often_as_they_say() {
                 off += u32::from((value - truth).abs() > truth / 100.0);
             }
         }
-        // They are of use: the largest flow is known to a third of itself.
+        // The bounds are useful: the largest flow is known within a third.
         let Estimate { value, low, high, .. } = items[0].size.packets.unwrap();
         assert!(high - low < value / 1.5 && high - value < value / 3.0, "{low} {value} {high}");
         wrong_rounds += u32::from(wrong_low);
@@ -259,11 +259,11 @@ fn only_epochs_with_sampled_packets_are_widened() {
         let text = String::from_utf8(text).unwrap();
         assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
     }
-    // A total with a sample in it is an estimate.
+    // A total that includes a sample is an estimate.
     assert!(kept.total.unwrap().traffic.is_some());
 }
 
-/// However many measurements and workers there are.
+/// With any number of measurements and workers.
 #[test]
 fn meters_of_several_measurements_and_workers_widen_the_same_epochs() {
     let named = |name: &str| Config { name: name.to_owned(), ..config(&["top"]) };

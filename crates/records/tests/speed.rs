@@ -19,7 +19,7 @@ use flowgauge_records::{Collector, Count};
 
 const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254));
 
-/// Datagrams that come one after another, again and again.
+/// Datagrams, repeated.
 struct Again {
     collector: Collector,
     datagrams: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Datagrams of all formats, built by hand.
+//! Hand-made datagrams of all formats.
 #![allow(dead_code, unreachable_pub, reason = "each test needs some of it")]
 
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ pub struct Flow {
     pub bytes: u32,
 }
 
-/// A flow of IPv4 whose numbers follow from one.
+/// An IPv4 flow with fields derived from one number.
 pub fn flow4(number: u32) -> Flow {
     let [_, a, b, c] = number.to_be_bytes();
     Flow {
@@ -29,7 +29,7 @@ pub fn flow4(number: u32) -> Flow {
     }
 }
 
-/// The same of IPv6.
+/// An IPv6 flow with fields derived from one number.
 pub fn flow6(number: u32) -> Flow {
     let mut address = [0; 16];
     address[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
@@ -143,14 +143,14 @@ pub fn sflow(sequence: u32, samples: &[Sample<'_>]) -> Vec<u8> {
         let id = id.u32(one_in).u32(100_000).u32(0);
         let interfaces = if expanded { 4 } else { 2 };
         let id = (0..interfaces).fold(id, Bytes::u32);
-        // A record of a kind that is passed over comes first.
+        // A record of a skipped type comes first.
         let id = id.u32(2).u32(1001).u32(4).u32(0).u32(1).u32(raw.0.len() as u32).put(&raw.0);
         bytes.u32(if expanded { 3 } else { 1 }).u32(id.0.len() as u32).put(&id.0)
     };
     samples.iter().fold(head, sample).0
 }
 
-/// Datagrams of every format and kind of set, in an order in which they can all be read.
+/// Datagrams of every format and kind of set, in a readable order.
 pub fn every() -> Vec<Vec<u8>> {
     let flows4: Vec<_> = (0..20).map(flow4).collect();
     let flows6: Vec<_> = (0..20).map(flow6).collect();

@@ -1,4 +1,4 @@
-//! Datagrams that end early, contradict themselves, or ask for too much.
+//! Datagrams that are cut short, contradict themselves, or demand too much.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::datagrams::{Bytes, FIELDS4, every, flow4, ipfix, netflow9, records, template};
 use super::{ROUTER, count};
 
-/// What must hold after any datagram.
+/// Checks the invariants after any datagram.
 fn check(collector: &Collector) {
     for lent in collector.lent() {
         assert!((1..=MOST_PACKETS).contains(&lent.packets));
@@ -43,11 +43,11 @@ fn sound_datagrams_are_read_to_their_end() {
         Count::RefusedTemplates,
     ];
     assert_eq!(refused.map(|of| count(&collector, of)), [0; 10]);
-    // Of the two directions of one record, each counts.
+    // Each direction of a record counts.
     assert_eq!(count(&collector, Count::Records), 20 + 20 + 20 + 1 + 2 + 2 + 1);
 }
 
-/// No beginning of a datagram has more records than the whole one, and none is unlike it in silence.
+/// No prefix of a datagram has more records than the whole, and a cut IPFIX message counts as damaged.
 #[test]
 fn every_beginning_of_a_datagram_is_read_and_counted() {
     let all = every();
@@ -126,7 +126,7 @@ fn counts_beyond_the_datagram_are_malformed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever comes, from a few exporters, behind sound templates.
+    /// Arbitrary datagrams from a few exporters, after valid templates.
     #[test]
     fn no_bytes_break_it(
         datagrams in proptest::collection::vec(
@@ -141,7 +141,7 @@ proptest! {
             let mut datagram = every[which].clone();
             for (at, byte) in changes {
                 let len = datagram.len();
-                // The version stays, so that most of them are read.
+                // The version stays valid, so that most datagrams are read.
                 datagram[2 + usize::from(at) % (len - 2)] = byte;
             }
             datagram.extend(more);

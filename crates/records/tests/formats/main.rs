@@ -1,4 +1,4 @@
-//! Datagrams of all formats, as they should be and as they should not be.
+//! Datagrams of all formats, valid and invalid.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +16,7 @@ use flowgauge_records::{Collector, Count};
 
 const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254));
 
-/// Addresses, ports, protocol, packets and bytes of what is lent out.
+/// Addresses, ports, protocol, packets and bytes of a record lent out.
 type Row = ([IpAddr; 2], [u16; 2], u8, u64, u64);
 
 fn row(flow: &Flow, one_in: u64) -> Row {
@@ -28,7 +28,7 @@ fn rows(flows: &[Flow], one_in: u64) -> Vec<Row> {
     flows.iter().map(|flow| row(flow, one_in)).collect()
 }
 
-/// What the collector lends out, read by the engine's parser.
+/// The records that the collector lends out, read by the engine's parser.
 fn lent(collector: &Collector) -> Vec<Row> {
     let lent = collector.lent().map(|lent| {
         let (addresses, protocol, ports): ([IpAddr; 2], _, _) = match parse(lent.link, lent.frame) {
@@ -82,12 +82,12 @@ fn records_count_from_their_template_on() {
         collector.take(ROUTER, &message(1, 1, &Bytes::default().set(templates, &both)));
         collector.take(ROUTER, &message(2, 1, &data));
         assert_eq!(lent(&collector), [rows(&flows4, 1), rows(&flows6, 1)].concat());
-        // They are of one exporter and domain alone.
+        // Templates are valid only for their exporter and domain.
         collector.take(ROUTER, &message(0, 2, &data));
         collector.take(IpAddr::from([192, 0, 2, 253]), &message(0, 1, &data));
         assert_eq!(count(&collector, Count::UnknownTemplate), 6);
         assert_eq!(count(&collector, Count::Malformed), 0);
-        // A template replaces that of its number.
+        // A template replaces the one with the same number.
         let other = Bytes::default().set(templates, &template(256, &FIELDS6));
         collector.take(ROUTER, &message(3, 1, &other.set(256, &records(&flows6))));
         assert_eq!(lent(&collector), rows(&flows6, 1));
@@ -115,7 +115,7 @@ fn ipfix_withdraws_templates() {
 
 #[test]
 fn options_tell_the_rate_of_each_sampler() {
-    // Records name their sampler by one byte more.
+    // Records have one more byte for their sampler.
     let fields: Vec<_> = FIELDS4.into_iter().chain([(48, 1)]).collect();
     let with = |sampler: u8| records(&[flow4(3)]).u8(sampler);
     let options = Bytes::default().u16(300).u16(4).u16(8).u16(1).u16(4).u16(48).u16(1);
@@ -130,7 +130,7 @@ fn options_tell_the_rate_of_each_sampler() {
         collector.take(ROUTER, &netflow9(1, 9, &Bytes::default().set(256, &with(sampler))));
         lent(collector)[0].3
     };
-    // Nothing is known yet.
+    // No template is known yet.
     assert_eq!(packets(&mut collector, 1), u64::from(flow4(3).packets));
     collector.take(ROUTER, &netflow9(2, 9, &Bytes::default().set(300, &rates)));
     for (sampler, one_in) in [(1, 100), (2, 2000), (3, 1)] {

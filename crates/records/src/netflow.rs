@@ -1,17 +1,61 @@
-//! NetFlow 9 and IPFIX: sets of templates, and of records that follow them.
+//! NetFlow 5, with records of 48 bytes; NetFlow 9 and IPFIX, with sets of templates and of records that
+//! follow them.
+
+use std::net::IpAddr;
 
 use crate::account::Count;
 use crate::cursor::Cursor;
-use crate::element::Element;
 use crate::exporter::{DomainId, Format, Reading};
-use crate::template::{Field, Template};
+use crate::record::Record;
+use crate::template::{Element, Field, Template};
 
-/// The first number of a set of records, which is that of their template.
+/// The bits of the sampling field that hold the rate; the two above them hold the method.
+const RATE: u16 = 0x3fff;
+
+/// Reads a datagram of NetFlow 5 after its version; `None` if it is cut short.
+pub(crate) fn netflow5(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Option<()> {
+    let count = cursor.u16()?;
+    cursor.take(12)?;
+    let sequence = cursor.u32()?;
+    let engine = u32::from(cursor.u16()?);
+    let one_in = u64::from((cursor.u16()? & RATE).max(1));
+    let id = (Format::NetFlow5, engine);
+    reading.exporter.sequence(id, sequence, Some(u32::from(count)), Count::LostRecords);
+    for _ in 0..count {
+        let record = record5(&mut cursor)?;
+        reading.flow(&record, one_in);
+    }
+    Some(())
+}
+
+fn record5(cursor: &mut Cursor<'_>) -> Option<Record> {
+    let source = IpAddr::from(cursor.array::<4>()?);
+    let destination = IpAddr::from(cursor.array::<4>()?);
+    cursor.take(8)?;
+    let (packets, bytes) = (cursor.u32()?, cursor.u32()?);
+    cursor.take(8)?;
+    let (source_port, destination_port) = (cursor.u16()?, cursor.u16()?);
+    let [_, tcp_flags, protocol] = cursor.array()?;
+    cursor.take(9)?;
+    Some(Record {
+        source,
+        destination,
+        source_port,
+        destination_port,
+        protocol,
+        tcp_flags,
+        icmp: destination_port.to_be_bytes(),
+        packets: u64::from(packets),
+        bytes: u64::from(bytes),
+    })
+}
+
+/// The lowest number of a template, and so of a set of records.
 const FIRST_TEMPLATE: u16 = 256;
-/// In IPFIX, the bit of an element's number that says that an enterprise follows.
+/// In IPFIX, the bit of an element's number that is set if an enterprise number follows.
 const ENTERPRISE: u16 = 1 << 15;
 
-/// Reads a datagram of NetFlow 9 behind its version; `None` where it ends too early.
+/// Reads a datagram of NetFlow 9 after its version; `None` if it is cut short.
 pub(crate) fn netflow9(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Option<()> {
     // The count of records, and times.
     cursor.take(10)?;
@@ -21,7 +65,7 @@ pub(crate) fn netflow9(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Opt
     sets(reading, domain, cursor, &mut Seen::default())
 }
 
-/// The same of IPFIX.
+/// Reads a message of IPFIX after its version; `None` if it is cut short.
 pub(crate) fn ipfix(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Option<()> {
     const HEADER: usize = 16;
     // Version and length.
@@ -33,17 +77,17 @@ pub(crate) fn ipfix(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Option
     let domain = (Format::Ipfix, source);
     let mut seen = Seen::default();
     let read = sets(reading, domain, message, &mut seen);
-    // Records that cannot be read cannot be counted.
+    // Records of an unknown template, or after damage, cannot be counted.
     let step = (!seen.unknown && read.is_some()).then_some(seen.records);
     reading.exporter.sequence(domain, sequence, step, Count::LostRecords);
     read
 }
 
-/// Records of a message.
+/// The records of a message.
 #[derive(Default)]
 struct Seen {
     records: u32,
-    /// Whether there were some of an unknown template.
+    /// Whether it had records of an unknown template.
     unknown: bool,
 }
 
@@ -61,7 +105,7 @@ fn sets(
             (Format::NetFlow9, 0) | (Format::Ipfix, 2) => templates(reading, domain, set, false)?,
             (Format::NetFlow9, 1) | (Format::Ipfix, 3) => templates(reading, domain, set, true)?,
             (_, FIRST_TEMPLATE..) => records(reading, domain, number, set, seen)?,
-            // Of a later version.
+            // A set of a later version.
             _ => {}
         }
     }
@@ -75,12 +119,12 @@ fn templates(
     options: bool,
 ) -> Option<()> {
     let is_ipfix = domain.0 == Format::Ipfix;
-    // What is shorter is padding.
+    // Fewer bytes are padding.
     while set.len() >= 4 {
         let number = set.u16()?;
         let mut count = usize::from(set.u16()?);
         if is_ipfix && count == 0 {
-            // The number of a set withdraws all of its kind; zeros are padding.
+            // The number of a template set withdraws all templates of its kind; zeros are padding.
             match number {
                 FIRST_TEMPLATE.. => reading.exporter.withdraw(domain, number),
                 2 | 3 => reading.exporter.withdraw_all(domain, number == 3),
@@ -89,9 +133,9 @@ fn templates(
             continue;
         }
         match (options, is_ipfix) {
-            // Of all fields, so many are the scope.
+            // The number of scope fields, which `count` includes.
             (true, true) => drop(set.u16()?),
-            // Both are told in bytes.
+            // The lengths of scope fields and other fields, in bytes.
             (true, false) => count = (count + usize::from(set.u16()?)) / 4,
             (false, _) => {}
         }
@@ -133,7 +177,7 @@ fn records(
         reading.count(Count::UnknownTemplate);
         return Some(());
     };
-    // What is shorter is padding.
+    // Fewer bytes are padding.
     while set.len() >= template.least {
         let values = template.read(&mut set)?;
         seen.records += 1;
@@ -147,9 +191,8 @@ fn records(
             reading.count(Count::NoFlow);
             continue;
         };
-        let told = values.one_in();
-        let one_in = told.or_else(|| reading.exporter.sampler(domain, values.sampler()));
-        let one_in = one_in.unwrap_or(1);
+        let sampler = || reading.exporter.sampler(domain, values.sampler());
+        let one_in = values.one_in().or_else(sampler).unwrap_or(1);
         reading.flow(&record, one_in);
         if let Some((packets, bytes)) = values.reverse() {
             reading.flow(&record.reverse(packets, bytes), one_in);
