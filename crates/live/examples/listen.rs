@@ -1,4 +1,4 @@
-//! Counts what an interface gives and looks into no packet: what live capture alone costs.
+//! Counts the packets of an interface without reading them: the cost of live capture alone.
 //!
 //! `cargo run --release -p flowgauge-live --example listen -- INTERFACE SECONDS`, as root,
 //! prints how many packets were received, and how many the kernel dropped.

@@ -7,30 +7,31 @@ use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::source::Burst;
 use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket3_hdr};
 
-use crate::link::link;
+use crate::port::link;
 use crate::ring::RESERVED;
 
-/// Bytes of the two addresses that a VLAN tag stands behind.
+/// Bytes of the two addresses before a VLAN tag.
 const ADDRESSES: usize = 12;
 
-/// The EtherType of a VLAN tag whose own the kernel does not tell.
+/// The EtherType of a VLAN tag if the kernel does not report it.
 const VLAN: u16 = 0x8100;
 
-/// The link type of frames that are not understood, so that they are counted as such: the first of
-/// those reserved for private use.
+/// The link type of unsupported frames, which are counted as such: the first link type reserved for
+/// private use.
 const UNKNOWN: LinkType = LinkType(147);
 
-/// How far a block has been walked.
+/// The position in a block.
 pub(crate) struct Walk {
-    /// Packets left, and where the next one's header begins.
+    /// Number of packets left.
     left: u32,
+    /// Offset of the next packet's header.
     at: usize,
-    /// Whether what is left does not lie in the block, as no kernel has it.
+    /// Whether a packet exceeds the block. No kernel writes such a block.
     broken: bool,
 }
 
 impl Walk {
-    /// At the first packet of `block`.
+    /// The first packet of `block`.
     pub(crate) fn new(block: &[u8]) -> Self {
         let field = |offset| u32_at(block, offset_of!(tpacket_block_desc, hdr) + offset);
         let left = field(offset_of!(tpacket_hdr_v1, num_pkts)).unwrap_or(0);
@@ -43,13 +44,13 @@ impl Walk {
         self.left > 0 && !self.broken
     }
 
-    /// Packets of the block that cannot be read.
+    /// Number of packets left; at the end of the walk, those that cannot be read.
     pub(crate) fn unread(&self) -> u32 {
         self.left
     }
 
-    /// Adds the next frames to `burst` as far as there is room, as they were on the wire: VLAN tags
-    /// that the kernel keeps apart are put back. Where `link` is not given, each packet tells.
+    /// Adds frames to `burst` while it has room, as they were on the wire: puts back VLAN tags that the
+    /// kernel stores apart. Without `link`, each packet gives its link type.
     pub(crate) fn frames<'a>(
         &mut self,
         block: &'a mut [u8],
@@ -80,7 +81,7 @@ impl Walk {
 fn frame(packet: &mut [u8], link: Option<LinkType>) -> Option<Frame<'_>> {
     let link = match link {
         Some(link) => link,
-        None => told(packet)?,
+        None => packet_link(packet)?,
     };
     let header = packet.get(..size_of::<tpacket3_hdr>())?;
     let word = |offset| u32_at(header, offset);
@@ -107,15 +108,15 @@ fn frame(packet: &mut [u8], link: Option<LinkType>) -> Option<Frame<'_>> {
     Some(Frame { bytes: packet.get(begin..end)?, wire, link, time_ns })
 }
 
-/// The link type by the address that stands behind the header of a packet.
-fn told(packet: &[u8]) -> Option<LinkType> {
+/// The link type in the address that follows the header of a packet.
+fn packet_link(packet: &[u8]) -> Option<LinkType> {
     let address = size_of::<tpacket3_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
     let hardware = u16_at(packet, address + offset_of!(libc::sockaddr_ll, sll_hatype))?;
     Some(link(hardware).unwrap_or(UNKNOWN))
 }
 
-/// Moves the addresses of a frame into the free bytes before it, and a tag behind them, where there
-/// is room for both.
+/// Moves the addresses of a frame to the free bytes before it and inserts a tag after them. Returns
+/// `false` if there is no room.
 fn put_back(packet: &mut [u8], frame: Range<usize>, kind: u16, control: u16) -> bool {
     let addresses = frame.start..frame.start + ADDRESSES;
     let Some(begin) = frame.start.checked_sub(RESERVED) else { return false };
@@ -148,7 +149,7 @@ mod tests {
 
     const NO_FRAME: Frame<'_> = Frame { bytes: &[], wire: 0, link: LinkType::NULL, time_ns: 0 };
 
-    /// A block with packets of 20 bytes each, 1, 2, 3, …, of these states and tags.
+    /// A block of packets with the bytes 1 to 20, and with these states and tags.
     fn block(packets: &[(u32, u32, u16)]) -> Vec<u8> {
         let mut block = vec![0; 512];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_of_the_block_is_not_read_but_counted() {
+    fn packets_beyond_the_block_are_counted_but_not_read() {
         let whole = block(&[(0, 0, 0); 3]);
         let mut columns = Columns::default();
         for length in 0..whole.len() {

@@ -1,4 +1,4 @@
-//! What can be wrong with an interface.
+//! The errors of interfaces.
 
 use std::io;
 
@@ -6,13 +6,13 @@ use flowgauge_engine::source::SourceError;
 use libc::{EACCES, EPERM};
 use thiserror::Error;
 
-/// Why an interface gives no packets, or no more.
+/// The error of an interface that yields no packets, or no more packets.
 #[derive(Debug, Error)]
 #[error("{interface}: {fault}")]
 pub struct LiveError {
     /// Its name, with control characters escaped.
     pub interface: String,
-    /// What is wrong with it.
+    /// The problem.
     pub fault: InterfaceFault,
 }
 
@@ -22,13 +22,13 @@ impl From<LiveError> for SourceError {
     }
 }
 
-/// What is wrong with an interface. The text says what to do.
+/// The problem of an interface. The text gives the remedy.
 #[derive(Debug, Error)]
 pub enum InterfaceFault {
-    /// No interface has this name; the names of all.
+    /// No interface has this name; holds the names of all interfaces.
     #[error("no such interface; available: {}", .0.join(", "))]
     Missing(Vec<String>),
-    /// The user may not see other people's packets; the capabilities that allow it.
+    /// A privilege is missing; holds the needed capabilities.
     #[error(
         "capturing needs privileges; run as root, or grant them to the program once with \
              'setcap {0}'"
@@ -37,30 +37,30 @@ pub enum InterfaceFault {
     /// The interface is not up.
     #[error("the interface is down; bring it up with 'ip link set up'")]
     Down,
-    /// The interface went down or away, and did not come back before the end.
+    /// The interface went down or was removed, and did not come back before the end.
     #[error(
         "the interface went down or was removed, and did not come back; earlier packets are counted"
     )]
     Gone,
-    /// The first bytes of its frames are of a kind that is not understood; its number in Linux.
+    /// Unsupported link type; holds the hardware type of Linux.
     #[error(
         "frames of hardware type {0} are not supported; supported are Ethernet, loopback, IP \
          tunnels, Cisco HDLC and 802.11 monitors"
     )]
     Hardware(u16),
-    /// AF_XDP needs a thread for each queue of the interface; their number.
+    /// AF_XDP needs a thread for each queue of the interface; holds the number of queues.
     #[error(
         "the interface has {0} receive queues, and AF_XDP needs a worker for each; give \
          --workers {0}, or change the queues with 'ethtool -L'"
     )]
     Queues(usize),
-    /// The interface takes no program; the reason.
+    /// The interface accepts no XDP program; holds the reason.
     #[error(
         "the interface accepts no XDP program ({0}); use --engine af-packet, or remove another \
          program with 'ip link set dev INTERFACE xdp off'"
     )]
     Hook(io::Error),
-    /// Whatever else the operating system says.
+    /// Another error of the operating system.
     #[error("capturing failed: {0}")]
     System(io::Error),
 }

@@ -1,18 +1,15 @@
-//! Packets of Linux network interfaces as they come, through packet sockets (AF_PACKET) or ahead of the
-//! kernel's stack (AF_XDP).
+//! Live packets of Linux network interfaces, through packet sockets (AF_PACKET) or ahead of the kernel's
+//! stack (AF_XDP).
 //!
-//! [`open`] gives one [`Queue`] for each thread that measures. Each is a source of its own with a ring
-//! of its own, between which the kernel divides the packets. [`open_xdp`] gives one [`XdpQueue`] for each
-//! queue of the interface, and takes the packets from the host. `unsafe` code is in `ring`, `socket`,
-//! `xdp/hook` and `xdp/rings` only.
+//! [`open`] returns one [`Queue`] for each measuring thread. Each queue is a separate source with its
+//! own ring; the kernel divides the packets among them. [`open_xdp`] returns one [`XdpQueue`] for each
+//! queue of the interface, and takes the packets from the host. Only `ring`, `socket`, `xdp/hook` and
+//! `xdp/rings` have `unsafe` code.
 
 #![deny(unsafe_code)]
 
 mod block;
 mod fault;
-mod group;
-mod link;
-mod outage;
 mod port;
 mod program;
 mod queue;
@@ -28,18 +25,26 @@ use std::sync::atomic::AtomicBool;
 use flowgauge_engine::sink::visible;
 
 pub use fault::{InterfaceFault, LiveError};
-pub use group::Fanout;
 use port::Interface;
-pub use port::{Options, Sockets};
+pub use port::{Fanout, Options, Sockets};
 pub use queue::Queue;
 pub use socket::interfaces;
 pub use xdp::{XdpOptions, XdpQueue, open_xdp};
 
-/// Opens the queues of an interface; `any` stands for all interfaces. They end when `stop` is set.
+/// Opens the queues of an interface; `any` means all interfaces. They end when `stop` is set.
+///
+/// ```
+/// use flowgauge_live::{InterfaceFault, Options, open};
+///
+/// // A missing interface is an error that names those available, or the missing privilege.
+/// let error = open("no-such-if0", &Options::default(), &Default::default()).err();
+/// let fault = error.map(|error| error.fault);
+/// assert!(matches!(fault, Some(InterfaceFault::Missing(_) | InterfaceFault::Privilege(_))));
+/// ```
 ///
 /// # Errors
-/// No such interface, no privilege, the interface is down or of a kind that is not understood, or the
-/// system refuses the memory of a ring.
+/// When there is no such interface, a privilege is missing, the interface is down or of an unsupported
+/// type, or the system refuses the memory of a ring.
 pub fn open(
     interface: &str,
     options: &Options,

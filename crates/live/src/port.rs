@@ -1,33 +1,31 @@
-//! An open interface: a socket, its ring, and what the first bytes of its frames are.
+//! An open interface: its options, fanout group, socket, ring and link type.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
 use flowgauge_core::packet::LinkType;
 use flowgauge_engine::sink::visible;
 use flowgauge_filter::Filter;
-use libc::c_int;
+use libc::{c_int, c_uint};
 
 use crate::fault::InterfaceFault;
-use crate::group::{Fanout, Group};
-use crate::link::link;
 use crate::program;
 use crate::ring::Ring;
 use crate::socket::{self, Event, Socket};
 
-/// The name that stands for all interfaces.
+/// The name that means all interfaces.
 const ANY: &str = "any";
 
-/// Opens packet sockets, in this process or through a privileged one.
+/// Opens packet sockets, in this process or in a privileged one.
 #[derive(Clone, Default)]
 pub struct Sockets(Option<Arc<Opener>>);
 
 type Opener = dyn Fn() -> io::Result<OwnedFd> + Send + Sync;
 
 impl Sockets {
-    /// Gets them from another process.
+    /// Gets sockets from another process.
     pub fn from_other(open: impl Fn() -> io::Result<OwnedFd> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(open)))
     }
@@ -43,18 +41,18 @@ impl fmt::Debug for Sockets {
     }
 }
 
-/// How interfaces are captured.
+/// The options of [`open`](crate::open).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Queues of each interface, each with a ring of its own.
+    /// Number of queues per interface, each with its own ring.
     pub queues: usize,
-    /// Which of them gets a packet.
+    /// How packets are divided among the queues.
     pub fanout: Fanout,
-    /// Bytes of the ring of each queue, in blocks of 256 KiB: at least two.
+    /// Bytes of the ring of each queue, rounded down to blocks of 256 KiB; at least two blocks.
     pub ring_bytes: usize,
-    /// Whether to ask for packets to other hosts, too.
+    /// Whether to receive packets for other hosts, too.
     pub promiscuous: bool,
-    /// Packets that it rejects need not be handed over: the kernel rejects what it can judge.
+    /// A filter that the kernel applies early, if it can. The caller must still apply it.
     pub filter: Option<Filter>,
     /// The opener of packet sockets.
     pub sockets: Sockets,
@@ -73,7 +71,7 @@ impl Default for Options {
     }
 }
 
-/// What the queues of an interface have in common.
+/// The state that the queues of an interface share.
 #[derive(Debug)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -87,7 +85,7 @@ impl Interface {
         Arc::new(Self { name: name.to_owned(), options: options.clone(), group })
     }
 
-    /// Its number: 0 for all interfaces.
+    /// The number of the interface; 0 for all interfaces.
     pub(crate) fn number(&self) -> Option<c_int> {
         match &*self.name {
             ANY => Some(0),
@@ -95,7 +93,7 @@ impl Interface {
         }
     }
 
-    /// What to say of offloads by which it joins packets, asked through any socket.
+    /// The note on offloads that join packets, if any are on. Any socket can query them.
     pub(crate) fn joining(&self, socket: &Socket) -> Option<String> {
         let name = CString::new(&*self.name).ok()?;
         let offloads = socket.joining(&name);
@@ -111,19 +109,19 @@ impl Interface {
         })
     }
 
-    /// Its number after an outage: that of its name, or the one that it had, where it has another name now.
+    /// The number after an outage: the number of its name, or the old number if it was renamed.
     pub(crate) fn number_after(&self, outage_of: c_int) -> Option<c_int> {
         self.number().or_else(|| socket::name(outage_of).map(|_| outage_of))
     }
 }
 
-/// A queue of an interface as the operating system has it.
+/// The operating system's part of a queue.
 pub(crate) struct Port {
     pub(crate) socket: Socket,
     pub(crate) ring: Ring,
-    /// What the first bytes of frames are; `None` where each packet tells.
+    /// The link type; `None` if each packet gives its own.
     pub(crate) link: Option<LinkType>,
-    /// Whether the kernel rejects what the filter rejects.
+    /// Whether the kernel applies the filter.
     pub(crate) rejects: bool,
 }
 
@@ -134,9 +132,9 @@ impl Port {
         let number = interface.number().ok_or_else(missing)?;
         let socket = options.sockets.open()?;
         let ring = Ring::new(&socket, options.ring_bytes)?;
-        // Until it has joined the others, it would get the packets of all queues.
+        // Before it joins the group, it would receive the packets of all queues.
         socket.attach(program::NOTHING)?;
-        // Bound to no protocol it knows its interface, and receives nothing.
+        // Bound to no protocol, the socket knows its interface, but receives nothing.
         socket.bind(number, 0)?;
         let (_, hardware) = socket.bound()?;
         let link = match number {
@@ -159,5 +157,77 @@ impl Port {
             None => socket.detach()?,
         }
         Ok(Self { socket, ring, link, rejects: rejecting.is_some() })
+    }
+}
+
+/// How packets are divided among the queues of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fanout {
+    /// By the hash of the flow, which is equal in both directions.
+    Hash,
+    /// By the CPU on which the packet arrived, that is, by the interface's own queues.
+    Cpu,
+}
+
+impl Fanout {
+    /// All values, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("hash", Self::Hash), ("cpu", Self::Cpu)];
+}
+
+/// A fanout group: the sockets of an interface's queues. The kernel gives each packet to one of them.
+#[derive(Debug)]
+pub(crate) struct Group {
+    fanout: Fanout,
+    queues: usize,
+    /// The number of the interface, and the group of its sockets. An interface that is created again
+    /// has a new number, and its sockets a new group.
+    joined: Mutex<Option<(c_int, c_uint)>>,
+}
+
+impl Group {
+    pub(crate) fn new(fanout: Fanout, queues: usize) -> Self {
+        Self { fanout, queues, joined: Mutex::new(None) }
+    }
+
+    /// Adds a bound socket to the group.
+    pub(crate) fn join(&self, socket: &Socket, interface: c_int) -> Result<(), InterfaceFault> {
+        if self.queues == 1 {
+            return Ok(());
+        }
+        let way = match self.fanout {
+            Fanout::Hash => libc::PACKET_FANOUT_HASH,
+            Fanout::Cpu => libc::PACKET_FANOUT_CPU,
+        };
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = match *joined {
+            Some((there, group)) if there == interface => group,
+            _ => (way | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
+        };
+        socket.set(libc::PACKET_FANOUT, &group)?;
+        if joined.is_none_or(|(there, _)| there != interface) {
+            let number = socket.option(libc::PACKET_FANOUT)? as c_uint & 0xffff;
+            *joined = Some((interface, way << 16 | number));
+        }
+        Ok(())
+    }
+}
+
+/// Raw IP of mobile networks; the constant is missing in libc.
+const ARPHRD_RAWIP: u16 = 519;
+
+/// The link type of a hardware type (`ARPHRD_…`), if it is supported.
+#[inline]
+pub(crate) fn link(hardware: u16) -> Option<LinkType> {
+    match hardware {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::ETHERNET),
+        libc::ARPHRD_NONE
+        | libc::ARPHRD_TUNNEL
+        | libc::ARPHRD_TUNNEL6
+        | libc::ARPHRD_SIT
+        | ARPHRD_RAWIP => Some(LinkType::RAW),
+        libc::ARPHRD_CISCO => Some(LinkType::C_HDLC),
+        libc::ARPHRD_IEEE80211 => Some(LinkType::IEEE802_11),
+        libc::ARPHRD_IEEE80211_RADIOTAP => Some(LinkType::IEEE802_11_RADIOTAP),
+        _ => None,
     }
 }

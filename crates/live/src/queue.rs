@@ -1,4 +1,4 @@
-//! One queue of an interface as a source of packets.
+//! One queue of an interface as a source of packets, and its outages.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,54 +7,52 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use flowgauge_engine::sink::visible;
+use flowgauge_engine::sink::{rfc3339, visible};
 use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
 
 use crate::block::Walk;
 use crate::fault::{InterfaceFault, LiveError};
-use crate::outage::Outage;
 use crate::port::{Interface, Port};
 use crate::program;
 use crate::ring::RETIRE;
 use crate::socket::Event;
 
-/// How long a poll waits for packets.
+/// Maximum time that a poll waits for packets.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// After this time, whatever the kernel got is in a block that it has handed over: it looks at the
-/// open block each [`RETIRE`], and hands it over when it has seen it twice. The rest is for a timer
-/// that is late.
-pub(crate) const SETTLE: Duration = RETIRE.saturating_mul(10);
+/// After this time, the kernel has handed over the block of any packet: it looks at the open block each
+/// [`RETIRE`], and hands it over at the second look. The rest allows for a late timer.
+const SETTLE: Duration = RETIRE.saturating_mul(10);
 
-/// Where a filter judges packets.
+/// Notes on where the filter is applied.
 const IN_KERNEL: &str =
     "the kernel applies the filter; packets it rejects are neither read nor counted as filtered";
 const HERE: &str = "the kernel cannot apply this filter; all packets are read";
 
-/// Places of the counters.
+/// Indices of the counters.
 const RECEIVED: usize = 0;
 const DROPPED: usize = 1;
 const FULL: usize = 2;
 const INTERRUPTIONS: usize = 3;
 
-/// What an interface receives and sends, or the part of it that is this queue's, each packet with the
-/// time at which the kernel got it. On a loopback interface, which receives what it sends, only what
-/// is received counts.
+/// A queue of an interface: its share of the packets that the interface receives and sends, each with
+/// the time at which the kernel got it. A loopback interface receives what it sends, so only received
+/// packets count there.
 ///
-/// Packets lie in a ring that the kernel writes to, and are lent out where they lie. VLAN tags that
-/// the kernel took off are put back, so that frames are as they were on the wire. Where offloads join
-/// packets, a frame is what the kernel sees: up to 64 KiB.
+/// The kernel writes packets to a ring; frames are lent out in place. VLAN tags that the kernel removed
+/// are put back, so frames are as on the wire. If offloads join packets, a frame is what the kernel
+/// sees: up to 64 KiB.
 ///
 /// [`poll`](Source::poll) waits up to 50 ms and may then lend out no frames;
-/// [`clock_ns`](Source::clock_ns) advances in any case. When the flag to stop is set, the queue lends
-/// out what came before (in about 100 ms), and ends.
+/// [`clock_ns`](Source::clock_ns) advances in any case. When the stop flag is set, the queue lends out
+/// the packets received before (in about 100 ms), and ends.
 ///
-/// An interface may go down, or be deleted and created again with the same name: the queue waits for
-/// it, counts the interruption, and says in a note from when to when it was down.
+/// An interface may go down, or be deleted and created again with the same name. The queue waits for it,
+/// counts the interruption, and gives the time of the outage in a note.
 pub struct Queue {
     interface: Arc<Interface>,
     port: Port,
-    /// How far the block was walked that is held.
+    /// The position in the current block, if there is one.
     walk: Option<Walk>,
     stop: Arc<AtomicBool>,
     state: State,
@@ -67,9 +65,9 @@ pub struct Queue {
 enum State {
     Up,
     Down(Outage),
-    /// Since the flag to stop was set, or the system failed.
+    /// The stop flag is set, or the system failed.
     Ending {
-        /// When all that came before is handed over.
+        /// When the kernel has handed over all earlier packets.
         settled: Instant,
         fault: Option<InterfaceFault>,
     },
@@ -104,15 +102,15 @@ impl Queue {
         })
     }
 
-    /// Notes, if it is so, that offloads join packets.
+    /// Adds a note if offloads join packets.
     pub(crate) fn note_joining(&mut self) {
-        // A loopback interface says so, and does not.
+        // A loopback interface reports such offloads, but does not join packets.
         if !matches!(self.port.socket.bound(), Ok((_, libc::ARPHRD_LOOPBACK))) {
             self.notes.extend(self.interface.joining(&self.port.socket));
         }
     }
 
-    /// Advances to a block with packets that were not lent out yet; whether there is one.
+    /// Advances to a block with packets that are not lent out yet. Returns whether there is one.
     fn advance(&mut self) -> io::Result<bool> {
         loop {
             if let Some(walk) = &self.walk {
@@ -136,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// The same, after waiting for it if need be.
+    /// As [`Self::advance`], but waits for packets.
     fn await_packets(&mut self) -> io::Result<bool> {
         if self.advance()? {
             return Ok(true);
@@ -149,8 +147,8 @@ impl Queue {
         self.advance()
     }
 
-    /// Sees whether an interface that was down is there again. All that came before is lent out by
-    /// then, so that a new ring can take the place of the old one.
+    /// Checks whether an interface that was down is up again. All earlier packets are lent out by then,
+    /// so a new ring can replace the old one.
     fn recover(&mut self) {
         let State::Down(outage) = &mut self.state else { return };
         if !outage.is_due() {
@@ -164,7 +162,7 @@ impl Queue {
         self.state = State::Up;
     }
 
-    /// Receives nothing more; what is there will be lent out.
+    /// Stops receiving. The packets in the ring will still be lent out.
     fn finish(&mut self, fault: Option<InterfaceFault>) {
         let fault = match mem::replace(&mut self.state, State::Up) {
             State::Up => fault,
@@ -174,7 +172,7 @@ impl Queue {
                 return;
             }
         };
-        // A socket without an interface receives nothing anyway.
+        // A socket without an interface receives nothing, so an error does not matter.
         let _ = self.port.socket.attach(program::NOTHING);
         self.state = State::Ending { settled: Instant::now() + SETTLE, fault };
     }
@@ -185,7 +183,7 @@ impl Source for Queue {
         if self.stop.load(Ordering::Relaxed) {
             self.finish(None);
         }
-        // Asked before looking for packets, so that none is overlooked.
+        // Checked before looking for packets, so that none is missed.
         let settled =
             matches!(&self.state, State::Ending { settled, .. } if Instant::now() >= *settled);
         let found = if settled { self.advance() } else { self.await_packets() };
@@ -225,8 +223,65 @@ impl Source for Queue {
     }
 }
 
-/// Nanoseconds since the UNIX epoch, as the kernel stamps packets.
+/// The time in nanoseconds since the UNIX epoch, on the clock of packet timestamps.
 pub(crate) fn now_ns() -> Option<i64> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
     i64::try_from(now.as_nanos()).ok()
+}
+
+/// The first wait before looking for an interface. The wait doubles up to [`LAST`].
+const FIRST: Duration = Duration::from_millis(50);
+const LAST: Duration = Duration::from_secs(1);
+
+/// An outage: the interface is down or does not exist, and the queue waits for it.
+pub(crate) struct Outage {
+    since: Instant,
+    since_ns: Option<i64>,
+    /// Time of the next look.
+    next: Instant,
+    /// Wait after that look.
+    delay: Duration,
+}
+
+impl Outage {
+    pub(crate) fn new(now_ns: Option<i64>) -> Self {
+        let since = Instant::now();
+        Self { since, since_ns: now_ns, next: since + FIRST, delay: FIRST }
+    }
+
+    /// Whether to look for the interface now.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let due = Instant::now() >= self.next;
+        if due {
+            self.delay = (2 * self.delay).min(LAST);
+            self.next = Instant::now() + self.delay;
+        }
+        due
+    }
+
+    /// Whether the interface is up again. Opens a new port if the interface was created again.
+    fn ends(&self, interface: &Interface, port: &mut Port) -> bool {
+        let Ok((bound, _)) = port.socket.bound() else { return false };
+        let Some(number) = interface.number_after(bound) else { return false };
+        if number == bound {
+            // The socket receives packets again once its interface is up.
+            return port.socket.is_up(number);
+        }
+        // The kernel may not have handed over the last packets yet.
+        if self.since.elapsed() < SETTLE {
+            return false;
+        }
+        Port::open(interface).map(|opened| *port = opened).is_ok()
+    }
+
+    /// The note on this outage.
+    pub(crate) fn note(&self, name: &str, now_ns: Option<i64>) -> String {
+        let time = |time_ns: Option<i64>| time_ns.map_or_else(|| "?".to_owned(), rfc3339);
+        format!(
+            "interface {} was down from {} to {}: packets of that time are not counted",
+            visible(name),
+            time(self.since_ns),
+            time(now_ns)
+        )
+    }
 }

@@ -1,4 +1,4 @@
-//! The program in the driver, which redirects packets to sockets, and the map that names these.
+//! The program in the driver that redirects packets to sockets, and its map of sockets.
 
 use std::io;
 use std::mem::size_of_val;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_long};
 
-// Of linux/bpf.h and linux/if_link.h, which the C library's constants leave out.
+// From linux/bpf.h and linux/if_link.h; these constants are missing in libc.
 const MAP_CREATE: c_int = 0;
 const MAP_UPDATE_ELEM: c_int = 2;
 const PROG_LOAD: c_int = 5;
@@ -19,20 +19,20 @@ const NATIVE: u32 = 1 << 2;
 
 /// Offset of the receive queue's number in the program's argument (`struct xdp_md`).
 const RX_QUEUE_INDEX: u64 = 16;
-/// What becomes of packets of a queue without a socket: the host has them (`XDP_PASS`).
+/// The action for packets of a queue without a socket: pass them to the host (`XDP_PASS`).
 const PASS: u32 = 2;
 const REDIRECT_MAP: u32 = 51;
 
-/// A program at an interface. Once it is dropped, the host has its packets again.
+/// A program attached to an interface. When it is dropped, the host receives the packets again.
 #[derive(Debug)]
 pub(super) struct Hook {
     map: OwnedFd,
     _link: OwnedFd,
-    /// Whether the driver runs it, before it makes the kernel's own form of a packet.
+    /// Whether the driver runs the program, before the kernel allocates its own packet structure.
     pub(super) is_native: bool,
 }
 
-/// The start of `union bpf_attr` for a map that is made.
+/// The start of `union bpf_attr` to create a map.
 #[repr(C)]
 struct NewMap {
     kind: u32,
@@ -42,7 +42,7 @@ struct NewMap {
     flags: u32,
 }
 
-/// The same, for an element that is set.
+/// The start of `union bpf_attr` to set an element.
 #[repr(C)]
 struct Element {
     map: u32,
@@ -52,7 +52,7 @@ struct Element {
     flags: u64,
 }
 
-/// The same, for a program that is loaded.
+/// The start of `union bpf_attr` to load a program.
 #[repr(C)]
 struct Program {
     kind: u32,
@@ -64,7 +64,7 @@ struct Program {
     log: u64,
 }
 
-/// The same, for a program that is attached to an interface.
+/// The start of `union bpf_attr` to attach a program to an interface.
 #[repr(C)]
 struct Link {
     program: u32,
@@ -73,10 +73,10 @@ struct Link {
     flags: u32,
 }
 
-/// A command of the system call `bpf`.
+/// Runs a command of the system call `bpf`.
 fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
-    // SAFETY: the attributes are a structure of integers that is valid for its length during the call;
-    // so are a key, a value, a program and a license whose addresses it holds. The kernel only reads them.
+    // SAFETY: the attributes are a structure of integers, valid for its length during the call. So are
+    // the key, value, program and license whose addresses it holds. The kernel only reads them.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -90,7 +90,7 @@ fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
 
 /// The descriptor that a command returned.
 fn owned(descriptor: c_int) -> OwnedFd {
-    // SAFETY: the kernel has just made it for this process, and it has no other owner.
+    // SAFETY: the kernel just created it for this process, and it has no other owner.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
@@ -103,7 +103,7 @@ fn instruction(code: u64, to: u64, from: u64, offset: u64, constant: u32) -> u64
     code | to << 8 | from << 12 | offset << 16 | u64::from(constant) << 32
 }
 
-/// Redirects a packet to the socket that the map has for its queue.
+/// The program: redirects a packet to the socket of its queue in the map.
 fn program(map: u32) -> [u64; 6] {
     [
         // r2 = the queue
@@ -111,7 +111,7 @@ fn program(map: u32) -> [u64; 6] {
         // r1 = the map, a constant of two words
         instruction(0x18, 1, 1, 0, map),
         0,
-        // r3 = what to do where the map has none
+        // r3 = the action if the map has no socket
         instruction(0xb7, 3, 0, 0, PASS),
         instruction(0x85, 0, 0, 0, REDIRECT_MAP),
         instruction(0x95, 0, 0, 0, 0),
@@ -119,7 +119,7 @@ fn program(map: u32) -> [u64; 6] {
 }
 
 impl Hook {
-    /// Attaches a program to the interface of this number: in the driver where it can, else behind it.
+    /// Attaches a program to the interface of this number: in the driver if possible, otherwise after it.
     pub(super) fn attach(interface: c_int, queues: u32) -> io::Result<Self> {
         let new = NewMap {
             kind: MAP_TYPE_XSKMAP,
@@ -146,7 +146,7 @@ impl Hook {
         };
         match link(NATIVE) {
             Ok(link) => Ok(Self { map, _link: link, is_native: true }),
-            // It would not be possible behind the driver either.
+            // Attaching after the driver would fail, too.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(error),
             Err(_) => Ok(Self { map, _link: link(GENERIC)?, is_native: false }),
         }

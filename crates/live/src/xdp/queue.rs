@@ -1,4 +1,4 @@
-//! One queue of an interface as a source of packets.
+//! One AF_XDP queue of an interface as a source of packets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,46 +11,45 @@ use flowgauge_core::packet::Frame;
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
 
-use super::interface::{XdpInterface, XdpPort};
+use super::{XdpInterface, XdpPort};
 use crate::fault::{InterfaceFault, LiveError};
-use crate::outage::Outage;
-use crate::queue::now_ns;
+use crate::queue::{Outage, now_ns};
 use crate::socket::Event;
 
-/// How long a poll waits for packets, and how often an idle queue looks at its interface.
+/// Maximum time that a poll waits for packets, and interval at which an idle queue checks its interface.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Places of the counters.
+/// Indices of the counters.
 const RECEIVED: usize = 0;
 const DROPPED: usize = 1;
 const FULL: usize = 2;
 const INTERRUPTIONS: usize = 3;
 
-/// What comes in on a queue of an interface; the host does not get it. Packets that the host sends are
-/// not in it.
+/// The incoming packets of a queue of an interface, which the host does not receive. Packets that the
+/// host sends are not included.
 ///
-/// Packets are lent out where the kernel or the interface wrote them, and have the time at which they
-/// were lent out. A VLAN tag that the interface took off does not come back. Packets longer than 3.5 KiB
-/// are dropped, and counted.
+/// Packets are lent out in place, and have the time at which they were lent out. A VLAN tag that the
+/// interface removed is lost. Packets longer than 3.5 KiB are dropped and counted.
 ///
 /// [`poll`](Source::poll) waits up to 50 ms, or runs the driver, and may then lend out no frames. When
-/// the flag to stop is set, the host has its packets again, and the queue lends out what came before.
+/// the stop flag is set, the host receives its packets again, and the queue lends out those received
+/// before.
 ///
-/// An interface may go down, or be deleted and created again with the same name: the queue waits for
-/// it, counts the interruption, and says in a note from when to when it was down.
+/// An interface may go down, or be deleted and created again with the same name. The queue waits for it,
+/// counts the interruption, and gives the time of the outage in a note.
 pub struct XdpQueue {
     interface: Arc<XdpInterface>,
     number: u32,
     port: XdpPort,
-    /// Packets that are lent out.
+    /// Number of packets lent out.
     lent: u32,
     stop: Arc<AtomicBool>,
     state: State,
-    /// When the interface was looked at last.
+    /// Time of the last check of the interface.
     looked: Instant,
     name: [String; 1],
     counters: [Counter; 4],
-    /// What the kernel counted in the port's time so far.
+    /// The kernel's counts of dropped packets that are counted already.
     known: (u64, u64),
     notes: VecDeque<String>,
     settled_ns: Option<i64>,
@@ -59,7 +58,7 @@ pub struct XdpQueue {
 enum State {
     Up,
     Down(Outage),
-    /// Since the flag to stop was set, or the system failed.
+    /// The stop flag is set, or the system failed.
     Ending(Option<InterfaceFault>),
 }
 
@@ -97,13 +96,13 @@ impl XdpQueue {
         })
     }
 
-    /// Packets that are there, after waiting for them if need be.
+    /// The number of packets in the ring. Waits if there are none.
     fn await_packets(&mut self) -> io::Result<u32> {
         let now_ns = now_ns();
         let mut ready = self.port.rings.ready();
         if ready == 0 {
             self.count_dropped()?;
-            // Packets have the time at which they are found.
+            // Later packets will have a later time.
             self.settled_ns = now_ns;
             let event = match self.state {
                 State::Ending(_) => return Ok(0),
@@ -117,7 +116,7 @@ impl XdpQueue {
         Ok(ready)
     }
 
-    /// Counts what the kernel dropped since this was asked last.
+    /// Counts the packets that the kernel dropped since the last call.
     fn count_dropped(&mut self) -> io::Result<()> {
         let (dropped, full) = self.port.rings.dropped()?;
         self.counters[DROPPED].count += dropped - self.known.0;
@@ -126,7 +125,7 @@ impl XdpQueue {
         Ok(())
     }
 
-    /// Sees whether the interface went down or came back, from time to time.
+    /// Checks from time to time whether the interface went down or came back.
     fn look(&mut self, event: &Event) {
         match &mut self.state {
             State::Up => {
@@ -142,7 +141,7 @@ impl XdpQueue {
             }
             State::Down(outage) => {
                 if !outage.is_due() {
-                    // A socket without an interface does not wait.
+                    // `wait` returns at once for a socket without an interface.
                     return std::thread::sleep(Duration::from_millis(1));
                 }
                 let Some(number) = self.interface.number_after(self.port.interface) else { return };
@@ -160,7 +159,7 @@ impl XdpQueue {
         }
     }
 
-    /// Receives nothing more; what is there will be lent out.
+    /// Stops receiving. The packets in the ring will still be lent out.
     fn finish(&mut self, fault: Option<InterfaceFault>) {
         let fault = match mem::replace(&mut self.state, State::Up) {
             State::Up => fault,

@@ -1,4 +1,4 @@
-//! The socket, the memory that packets lie in, and the rings by which it goes to the kernel and back.
+//! The socket, its packet memory, and the rings that pass this memory to the kernel and back.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -13,33 +13,33 @@ use libc::{c_int, c_void, off_t, socklen_t};
 use super::XdpOptions;
 use crate::socket::{Event, checked};
 
-/// Bytes of a frame, which the kernel allows to be a page at most.
+/// Size of a frame: a page, the maximum in the kernel.
 const FRAME_BYTES: usize = 4096;
 
-/// Packets that are sent before their memory comes back, of which there are none; Linux wants a ring.
+/// Entries of the completion ring of sent packets. Nothing is sent, but Linux requires the ring.
 const COMPLETIONS: u32 = 64;
 
-// Of asm-generic/socket.h, which the C library's constants leave out.
+// From asm-generic/socket.h; these constants are missing in libc.
 const SO_PREFER_BUSY_POLL: c_int = 69;
 const SO_BUSY_POLL_BUDGET: c_int = 70;
 const BUSY_POLL_US: c_int = 20;
 const BUSY_POLL_PACKETS: c_int = 64;
 
-/// Memory that was mapped.
+/// Mapped memory.
 struct Mapping {
     memory: NonNull<u8>,
     bytes: usize,
 }
 
 impl Mapping {
-    /// Pages that are all there: of the socket at this place, or of no file.
+    /// Maps populated pages: of the socket at this offset, or anonymous ones.
     fn new(bytes: usize, socket: Option<(c_int, off_t)>) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (fd, offset, kind) = match socket {
             Some((fd, offset)) => (fd, offset, libc::MAP_SHARED),
             None => (-1, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
         };
-        // SAFETY: a new mapping is asked for, at no place that is in use.
+        // SAFETY: this requests a new mapping, at an address that is not in use.
         let memory = unsafe {
             libc::mmap(ptr::null_mut(), bytes, access, kind | libc::MAP_POPULATE, fd, offset)
         };
@@ -50,23 +50,23 @@ impl Mapping {
         Ok(Self { memory, bytes })
     }
 
-    /// A word that the kernel reads and writes too.
+    /// A word that the kernel also reads and writes.
     fn word(&self, at: u64) -> &AtomicU32 {
         assert!(at as usize + 4 <= self.bytes && at.is_multiple_of(4));
-        // SAFETY: the word lies in the mapping, which begins at a page, and all who write to it do so
-        // at once.
+        // SAFETY: the word lies in the mapping and is aligned, because the mapping begins at a page.
+        // This process and the kernel access it only atomically.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(at as usize).cast()) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and no reference into it is left.
+        // SAFETY: the mapping belongs to this value, and no reference into it is left.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// A ring of entries of the type `T` between the kernel and this thread.
+/// A ring of entries of type `T` between the kernel and this thread.
 struct Ring<T> {
     mapping: Mapping,
     offsets: libc::xdp_ring_offset,
@@ -96,33 +96,34 @@ impl<T: Copy> Ring<T> {
         self.mapping.word(self.offsets.consumer)
     }
 
-    /// Where the entry of this number is.
+    /// The address of the entry with this number.
     fn place(&self, number: u32) -> *mut T {
         let entry = (number & (self.entries - 1)) as usize;
-        // SAFETY: the entry is below their number, for which there is room behind `desc`.
+        // SAFETY: the index is below the number of entries, and the mapping holds all of them after
+        // `desc`.
         unsafe {
             self.mapping.memory.as_ptr().add(self.offsets.desc as usize).cast::<T>().add(entry)
         }
     }
 }
 
-/// The socket of a queue with its memory.
+/// The socket of a queue, with its memory and rings.
 pub(super) struct Rings {
     socket: OwnedFd,
     frames: Mapping,
-    /// Frames for the kernel to fill, by the address of their first byte.
+    /// Addresses of frames for the kernel to fill.
     fill: Ring<u64>,
     /// Frames with packets.
     received: Ring<libc::xdp_desc>,
     busy_poll: bool,
-    /// Whether the interface writes packets into the frames itself.
+    /// Whether the interface writes packets directly to the frames.
     pub(super) is_zero_copy: bool,
 }
 
-// SAFETY: the mappings belong to this value alone, whatever thread it is in.
+// SAFETY: only this value uses the mappings, and a mapping is valid in every thread.
 unsafe impl Send for Rings {}
 
-/// Sets an option, whose value is of the type `T` in C, made of integers.
+/// Sets an option. `T` must be the option's type in C.
 fn set<T>(socket: &OwnedFd, layer: c_int, option: c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as socklen_t;
     let value: *const c_void = (&raw const *value).cast();
@@ -130,19 +131,19 @@ fn set<T>(socket: &OwnedFd, layer: c_int, option: c_int, value: &T) -> io::Resul
     checked(unsafe { libc::setsockopt(socket.as_raw_fd(), layer, option, value, length) }).map(drop)
 }
 
-/// Reads an option, likewise.
+/// Reads an option. `T` must be the option's type in C, and consist of integers.
 fn get<T: Copy>(socket: &OwnedFd, layer: c_int, option: c_int) -> io::Result<T> {
-    // SAFETY: all zeros are a value of these structures of integers.
+    // SAFETY: these structures of integers may be all zeros.
     let mut value: T = unsafe { zeroed() };
     let mut length = size_of::<T>() as socklen_t;
     let to: *mut c_void = (&raw mut value).cast();
-    // SAFETY: the value may be written for its length during the call, and any bytes are one.
+    // SAFETY: the value may be written for its length during the call, and any bytes are valid.
     checked(unsafe { libc::getsockopt(socket.as_raw_fd(), layer, option, to, &raw mut length) })?;
     Ok(value)
 }
 
 impl Rings {
-    /// A socket of the interface's queue, with all of its memory at the kernel.
+    /// Opens a socket of the interface's queue, and gives all of its frames to the kernel.
     pub(super) fn open(
         interface: c_int,
         queue: u32,
@@ -186,8 +187,8 @@ impl Rings {
         Ok(rings)
     }
 
-    /// Receives what the program redirects. Without a flag the kernel copies only where it must; behind
-    /// the driver it must.
+    /// Binds the socket to its queue. Without a flag, the kernel copies packets only if it must; after the
+    /// driver, it must.
     fn bind(&mut self, interface: c_int, queue: u32, is_native: bool) -> io::Result<()> {
         let copy = if is_native { 0 } else { libc::XDP_COPY };
         let address = libc::sockaddr_xdp {
@@ -211,35 +212,35 @@ impl Rings {
         &self.socket
     }
 
-    /// Packets that are there.
+    /// Number of packets in the ring.
     pub(super) fn ready(&self) -> u32 {
         let consumed = self.received.consumer().load(Ordering::Relaxed);
         self.received.producer().load(Ordering::Acquire).wrapping_sub(consumed)
     }
 
-    /// The entry of the packet at this place among those that are there.
+    /// The entry of the packet at this place in the ring.
     fn entry(&self, place: u32) -> libc::xdp_desc {
         let consumed = self.received.consumer().load(Ordering::Relaxed);
-        // SAFETY: entries before the producer's place are written, and not written again before the
-        // consumer's place moves, which needs this value for itself alone.
+        // SAFETY: the kernel has written the entries before the producer's place, and does not write
+        // them again before the consumer's place moves, which borrows this value exclusively.
         unsafe { self.received.place(consumed.wrapping_add(place)).read() }
     }
 
-    /// The bytes of the packet at this place among those that are there.
+    /// The bytes of the packet at this place in the ring.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is no such packet.
     pub(super) fn packet(&self, place: u32) -> &[u8] {
         assert!(place < self.ready());
         let entry = self.entry(place);
         let (first, length) = (entry.addr as usize, entry.len as usize);
         assert!(first.checked_add(length).is_some_and(|end| end <= self.frames.bytes));
-        // SAFETY: the bytes lie in the mapping. The kernel does not write to the frame before
-        // `release`, which needs this value for itself alone.
+        // SAFETY: the bytes lie in the mapping. The kernel does not write to the frame before `release`,
+        // which borrows this value exclusively.
         unsafe { slice::from_raw_parts(self.frames.memory.as_ptr().add(first), length) }
     }
 
-    /// Gives the frames of the first packets that are there back to the kernel.
+    /// Gives the frames of the first packets in the ring back to the kernel.
     pub(super) fn release(&mut self, packets: u32) {
         if packets == 0 {
             return;
@@ -257,26 +258,26 @@ impl Rings {
         }
     }
 
-    /// Gives frames to the kernel. There are as many entries as frames, so that they find room.
+    /// Gives frames to the kernel. The ring has as many entries as there are frames, so it has room.
     fn give(&mut self, frames: impl Iterator<Item = u64>) {
         let mut produced = self.fill.producer().load(Ordering::Relaxed);
         for frame in frames {
-            // SAFETY: the kernel does not read an entry behind the producer's place, and there is room.
+            // SAFETY: the kernel does not read entries from the producer's place on, and there is room.
             unsafe { self.fill.place(produced).write(frame) };
             produced = produced.wrapping_add(1);
         }
         self.fill.producer().store(produced, Ordering::Release);
     }
 
-    /// Has the driver fetch packets, without waiting for them.
+    /// Makes the driver fetch packets, without waiting.
     fn run_driver(&self) {
         let flags = libc::MSG_DONTWAIT;
-        // What is wrong shows in `wait`.
+        // `wait` reports errors.
         // SAFETY: no memory is passed.
         let _ = unsafe { libc::recv(self.socket.as_raw_fd(), ptr::null_mut(), 0, flags) };
     }
 
-    /// Waits for packets, at most so long; not at all where the driver is run instead.
+    /// Waits for packets, at most for this time. With busy polling, runs the driver instead.
     pub(super) fn wait(&self, most: Duration) -> io::Result<Event> {
         let most = if self.busy_poll {
             self.run_driver();
@@ -299,7 +300,7 @@ impl Rings {
         }
     }
 
-    /// Packets that the kernel dropped so far, and those of them that found the ring full.
+    /// Number of packets that the kernel dropped so far, and of those dropped because the ring was full.
     pub(super) fn dropped(&self) -> io::Result<(u64, u64)> {
         let counts: libc::xdp_statistics = get(&self.socket, libc::SOL_XDP, libc::XDP_STATISTICS)?;
         Ok((counts.rx_dropped + counts.rx_ring_full, counts.rx_ring_full))
