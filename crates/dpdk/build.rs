@@ -14,7 +14,7 @@ fn link() {
     });
     let mut shim = cc::Build::new();
     shim.file("src/shim.c").includes(dpdk.include_paths);
-    // What its headers are written for: a processor of this kind, and a header before all others.
+    // The headers of DPDK need this minimum processor, and this header before all others.
     shim.flag("-march=corei7").flag("-include").flag("rte_config.h");
     shim.define("ALLOW_EXPERIMENTAL_API", None).define("_GNU_SOURCE", None);
     shim.warnings(true).compile("flowgauge_dpdk");

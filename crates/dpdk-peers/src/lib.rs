@@ -1,5 +1,5 @@
-//! Structures of an installed DPDK: its sketch (`rte_member`) and its hash table (`rte_hash`), for keys
-//! of eight bytes. Only the lab uses them, to measure them beside those of flowgauge.
+//! Data structures of an installed DPDK for keys of eight bytes: its sketch (`rte_member`) and its hash
+//! table (`rte_hash`). Only the lab uses them, for comparison with those of flowgauge.
 #![cfg(feature = "dpdk")]
 
 use std::ffi::c_int;
@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use flowgauge_dpdk::Dpdk;
 
-/// What the shim has of each; nobody looks inside.
+/// A sketch of the shim, opaque to Rust.
 #[repr(C)]
 struct RawSketch([u8; 0]);
+/// A table of the shim, opaque to Rust.
 #[repr(C)]
 struct RawTable([u8; 0]);
 
-// SAFETY: these are the functions of `shim.c`, and their types are the same there.
+// SAFETY: these functions are defined in `shim.c` with the same types.
 unsafe extern "C" {
     fn peer_sketch_new(error: f32, sample: f32, top: u32, weighted: c_int) -> *mut RawSketch;
     fn peer_sketch_clear(sketch: *mut RawSketch);
@@ -30,8 +31,8 @@ unsafe extern "C" {
     fn peer_table_free(table: *mut RawTable);
 }
 
-/// What DPDK is started with: neither huge pages, nor devices, nor root, and 512 MiB of address space. Its
-/// vector code is allowed all that the processor has.
+/// Arguments to start DPDK without huge pages, devices or root, with 512 MiB of address space. Its vector
+/// code may use all instruction sets of the processor.
 pub const ARGUMENTS: [&str; 10] = [
     "--no-huge",
     "--no-pci",
@@ -45,121 +46,118 @@ pub const ARGUMENTS: [&str; 10] = [
     "--log-level=*:error",
 ];
 
-/// The sketch of `rte_member`: Count-Min of counters of 64 bits, and a heap of the heaviest keys.
+/// The sketch of `rte_member`: Count-Min with 64-bit counters, and a heap of the heaviest keys.
 #[derive(Debug)]
 pub struct Sketch {
     raw: NonNull<RawSketch>,
     _dpdk: Arc<Dpdk>,
 }
 
-/// What a sketch is made for.
+/// The parameters of a [`Sketch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// It has `4 / error` columns; divided by `sample` too, where it is not weighted.
+    /// The sketch has `4 / error` columns; if not weighted, `4 / error / sample`.
     pub error: f32,
-    /// The share of rows that is updated, or, where it is weighted, of packets whose keys the heap is
-    /// asked for.
+    /// The share of updated rows; if weighted, the share of packets whose keys are looked up in the heap.
     pub sample: f32,
-    /// Keys that the heap has room for: no power of two, of which DPDK keeps one less than it asks of
-    /// itself.
+    /// Number of keys in the heap. Not a power of two, because DPDK then allocates one entry too few.
     pub top: u32,
-    /// Whether it is the one that takes weights, and updates its rows by vector instructions where it
-    /// can.
+    /// Whether to use the sketch that takes weights. It updates rows with vector instructions if it can.
     pub weighted: bool,
 }
 
 impl Sketch {
-    /// Makes one; `None` where DPDK refuses.
+    /// A new sketch; `None` if DPDK refuses.
     pub fn new(dpdk: &Arc<Dpdk>, shape: Shape) -> Option<Self> {
         let Shape { error, sample, top, weighted } = shape;
-        // SAFETY: DPDK was started, and stays so while this is there.
+        // SAFETY: DPDK was started, and runs as long as `dpdk` is held.
         let sketch = NonNull::new(unsafe { peer_sketch_new(error, sample, top, weighted.into()) })?;
         Some(Self { raw: sketch, _dpdk: Arc::clone(dpdk) })
     }
 
-    /// Forgets everything.
+    /// Clears all counts.
     pub fn clear(&mut self) {
-        // SAFETY: it is there until it is dropped, and nobody else has it.
+        // SAFETY: the pointer is valid until drop, and the borrow is exclusive.
         unsafe { peer_sketch_clear(self.raw.as_ptr()) }
     }
 
     /// Counts each key once.
     pub fn add(&mut self, keys: &[u64]) {
-        // SAFETY: it is there until it is dropped, nobody else has it, and there are so many keys.
+        // SAFETY: the pointer is valid until drop, the borrow is exclusive, and there are this many keys.
         unsafe { peer_sketch_add(self.raw.as_ptr(), keys.as_ptr(), keys.len()) }
     }
 
     /// The estimate of a key.
     pub fn count(&self, key: u64) -> u64 {
-        // SAFETY: it is there until it is dropped, and is only read.
+        // SAFETY: the pointer is valid until drop, and the call only reads.
         unsafe { peer_sketch_count(self.raw.as_ptr(), key) }
     }
 
-    /// Bytes of its counters.
+    /// Bytes of the counters.
     pub fn memory_bytes(&self) -> usize {
-        // SAFETY: it is there until it is dropped, and is only read.
+        // SAFETY: the pointer is valid until drop, and the call only reads.
         unsafe { peer_sketch_bytes(self.raw.as_ptr()) }
     }
 }
 
 impl Drop for Sketch {
     fn drop(&mut self) {
-        // SAFETY: it was made by the shim, and nobody has it any more.
+        // SAFETY: the shim created it, and nothing uses it any more.
         unsafe { peer_sketch_free(self.raw.as_ptr()) }
     }
 }
 
-/// An exact counting table: `rte_hash`, and a counter of 64 bits for each of its positions.
+/// An exact counting table: `rte_hash`, with a 64-bit counter for each position.
 #[derive(Debug)]
 pub struct Table {
     raw: NonNull<RawTable>,
     _dpdk: Arc<Dpdk>,
-    /// Packets that found no room.
+    /// Number of packets without room.
     lost: usize,
 }
 
 impl Table {
-    /// Makes one with room for so many keys; `None` where DPDK refuses.
+    /// A new table with room for `entries` keys; `None` if DPDK refuses.
     pub fn new(dpdk: &Arc<Dpdk>, entries: u32) -> Option<Self> {
-        // SAFETY: DPDK was started, and stays so while this is there.
+        // SAFETY: DPDK was started, and runs as long as `dpdk` is held.
         let table = NonNull::new(unsafe { peer_table_new(entries) })?;
         Some(Self { raw: table, _dpdk: Arc::clone(dpdk), lost: 0 })
     }
 
-    /// Forgets everything.
+    /// Clears all counts.
     pub fn clear(&mut self) {
         self.lost = 0;
-        // SAFETY: it is there until it is dropped, and nobody else has it.
+        // SAFETY: the pointer is valid until drop, and the borrow is exclusive.
         unsafe { peer_table_clear(self.raw.as_ptr()) }
     }
 
     /// Counts each key once.
     pub fn add(&mut self, keys: &[u64]) {
-        // SAFETY: it is there until it is dropped, nobody else has it, and there are so many keys.
+        // SAFETY: the pointer is valid until drop, the borrow is exclusive, and there are this many keys.
         self.lost += unsafe { peer_table_add(self.raw.as_ptr(), keys.as_ptr(), keys.len()) };
     }
 
     /// The count of a key.
     pub fn count(&self, key: u64) -> u64 {
-        // SAFETY: it is there until it is dropped, and is only read.
+        // SAFETY: the pointer is valid until drop, and the call only reads.
         unsafe { peer_table_count(self.raw.as_ptr(), key) }
     }
 
-    /// Packets that found no room since it was empty.
+    /// Number of packets without room since the table was empty.
     pub fn lost(&self) -> usize {
         self.lost
     }
 
-    /// Bytes that DPDK gave it, and those of the counters.
+    /// Bytes allocated by DPDK, plus bytes of the counters.
     pub fn memory_bytes(&self) -> usize {
-        // SAFETY: it is there until it is dropped, and is only read.
+        // SAFETY: the pointer is valid until drop, and the call only reads.
         unsafe { peer_table_bytes(self.raw.as_ptr()) }
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: it was made by the shim, and nobody has it any more.
+        // SAFETY: the shim created it, and nothing uses it any more.
         unsafe { peer_table_free(self.raw.as_ptr()) }
     }
 }
@@ -174,13 +172,13 @@ mod tests {
         Dpdk::start(&ARGUMENTS.map(str::to_owned)).unwrap_or_else(|error| panic!("{error}"))
     });
 
-    /// Key `i` of a thousand comes `i` times.
+    /// A thousand keys; key `i` occurs `i` times.
     fn keys() -> Vec<u64> {
         (0..1000).flat_map(|i| std::iter::repeat_n(i, i as usize)).collect()
     }
 
     #[test]
-    fn tables_count_exactly_and_say_what_found_no_room() {
+    fn tables_count_exactly_and_report_keys_without_room() {
         let Some(mut table) = Table::new(&DPDK, 2048) else { panic!("DPDK makes no table") };
         for _ in 0..2 {
             table.clear();
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn sketches_count_at_least_what_there_was() {
+    fn sketches_never_underestimate() {
         for weighted in [false, true] {
             let shape = Shape { error: 0.0005, sample: 1.0, top: 100, weighted };
             let Some(mut sketch) = Sketch::new(&DPDK, shape) else { panic!("it makes no sketch") };

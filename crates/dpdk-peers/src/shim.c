@@ -1,4 +1,4 @@
-/* DPDK's sketch and hash table, behind functions that take many keys at a time. */
+/* DPDK's sketch and hash table, behind functions that take many keys at once. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <rte_malloc.h>
 #include <rte_member.h>
 
-/* Keys that are looked up at once. */
+/* Number of keys looked up at once. */
 #define BURST 32
 
 /* An exact counting table: a counter for each position of a key. */
@@ -19,7 +19,7 @@ struct peer_table {
 	size_t bytes;
 };
 
-/* Bytes that DPDK has given away. */
+/* Bytes that DPDK has allocated. */
 static size_t allocated(void)
 {
 	struct rte_malloc_socket_stats stats;
@@ -27,7 +27,7 @@ static size_t allocated(void)
 	return rte_malloc_get_socket_stats(0, &stats) == 0 ? stats.heap_allocsz_bytes : 0;
 }
 
-/* A name that nothing has yet. */
+/* Writes an unused name. */
 static void name_next(char *name, size_t size)
 {
 	static unsigned int number;
@@ -35,7 +35,7 @@ static void name_next(char *name, size_t size)
 	snprintf(name, size, "peer_%u", number++);
 }
 
-/* A sketch for keys of 8 bytes; `weighted` is the one for weights, whose rows are updated at once. */
+/* Creates a sketch for keys of 8 bytes. With `weighted` it takes weights, and updates all rows at once. */
 struct rte_member_setsum *peer_sketch_new(float error_rate, float sample_rate, uint32_t top,
 					  int weighted)
 {
@@ -83,7 +83,7 @@ uint64_t peer_sketch_count(struct rte_member_setsum *sketch, uint64_t key)
 	return count;
 }
 
-/* Bytes of its counters. */
+/* Bytes of the counters. */
 size_t peer_sketch_bytes(const struct rte_member_setsum *sketch)
 {
 	return sizeof(uint64_t) * sketch->num_row * sketch->num_col;
@@ -103,7 +103,7 @@ void peer_table_free(struct peer_table *table)
 	free(table);
 }
 
-/* A table with room for so many keys of 8 bytes. */
+/* Creates a table with room for `entries` keys of 8 bytes. */
 struct peer_table *peer_table_new(uint32_t entries)
 {
 	char name[RTE_HASH_NAMESIZE];
@@ -137,7 +137,7 @@ void peer_table_clear(struct peer_table *table)
 	memset(table->counts, 0, table->counters * sizeof(*table->counts));
 }
 
-/* Counts each key once; returns how many found no room. */
+/* Counts each key once. Returns the number of keys without room. */
 size_t peer_table_add(struct peer_table *table, const uint64_t *keys, size_t count)
 {
 	const void *burst[BURST];
@@ -150,7 +150,7 @@ size_t peer_table_add(struct peer_table *table, const uint64_t *keys, size_t cou
 			burst[i] = &keys[at + i];
 		rte_hash_lookup_bulk(table->hash, burst, some, places);
 		for (i = 0; i < some; i++) {
-			/* It may be new, or have come within the burst. */
+			/* The key may be new, or have been added within this burst. */
 			if (places[i] < 0)
 				places[i] = rte_hash_add_key(table->hash, burst[i]);
 			if (places[i] < 0)

@@ -1,29 +1,29 @@
-//! What can be wrong with DPDK and its ports.
+//! The errors of DPDK and its ports.
 
 use flowgauge_engine::source::SourceError;
 use thiserror::Error;
 
-/// Why there are no packets, or no more. The text says what to do.
+/// The error of DPDK or of a port. The text gives the remedy.
 #[derive(Debug, Error)]
 pub enum DpdkError {
-    /// DPDK did not start; what it says.
+    /// DPDK did not start; holds its message.
     #[error("DPDK does not start: {0}")]
     Start(String),
-    /// It found no memory in huge pages; what it says.
+    /// DPDK found no memory in huge pages; holds its message.
     #[error(
         "DPDK does not start: {0}; reserve huge pages by 'sysctl vm.nr_hugepages=1024' (each has 2 MiB), or \
          add '--no-huge -m 512' to --dpdk-args"
     )]
     HugePages(String),
-    /// It was started in this process before.
+    /// DPDK was started in this process before.
     #[error("DPDK was started in this process before, and starts only once")]
     Started,
-    /// A port gives no packets.
+    /// A port yields no packets.
     #[error("{port}: {fault}")]
     Port {
         /// Its name, with control characters escaped.
         port: String,
-        /// What is wrong with it.
+        /// The problem.
         fault: PortFault,
     },
 }
@@ -34,28 +34,28 @@ impl From<DpdkError> for SourceError {
     }
 }
 
-/// What is wrong with a port.
+/// The problem of a port.
 #[derive(Debug, Error)]
 pub enum PortFault {
     /// No port has this name.
     #[error("no such port; {}", known(ports, complaint.as_deref()))]
     Missing {
-        /// The names of all.
+        /// The names of all ports.
         ports: Vec<String>,
-        /// What DPDK said of a device that it could not open.
+        /// DPDK's message about a device that it could not open.
         complaint: Option<String>,
     },
-    /// It receives on fewer queues than are asked for; their number.
+    /// Too few receive queues; holds their number.
     #[error(
         "receive queues of the port: {0} at most; each worker reads one, so give --workers {0}"
     )]
     Receiving(usize),
-    /// It sends on fewer queues than packets are to be forwarded from; their number.
+    /// Too few send queues for forwarding; holds their number.
     #[error(
         "send queues of the port: {0} at most; each worker of each port that forwards to it needs one"
     )]
     Sending(usize),
-    /// There is no memory for the buffers of a queue; their bytes.
+    /// No memory for the buffers of a queue; holds their bytes.
     #[error(
         "no memory for {} MiB of buffers; give DPDK more (-m), or each queue less (--ring)", .0 >> 20
     )]
@@ -63,12 +63,12 @@ pub enum PortFault {
     /// The device is gone.
     #[error("the device went away; packets before that are counted")]
     Gone,
-    /// Whatever else DPDK says.
+    /// Another error of DPDK.
     #[error("the port cannot be opened: {0}")]
     Refused(String),
 }
 
-/// The names of ports, or what to do where there are none.
+/// The names of ports, or the remedy if there are none.
 fn known(ports: &[String], complaint: Option<&str>) -> String {
     match (ports, complaint) {
         (_, Some(complaint)) => format!("DPDK says: {complaint}"),

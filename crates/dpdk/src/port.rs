@@ -1,4 +1,4 @@
-//! Opening the ports that packets come from, and those that they are passed on to.
+//! Opens the ports that receive packets, and those to which packets are forwarded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use crate::fault::DpdkError;
 use crate::queue::{DpdkQueue, Forward};
 use crate::shim::{Dpdk, Port, buffer_bytes};
 
-/// How packets are taken from ports.
+/// The options of [`open`].
 #[derive(Clone, Debug)]
 pub struct PortOptions {
-    /// Queues of each port, among which it divides packets by the hash of their flow.
+    /// Number of queues per port. The port divides packets among them by the hash of the flow.
     pub queues: usize,
-    /// Bytes of the buffers of each queue: packets of up to 2 KiB each.
+    /// Bytes of the buffers of each queue. Each buffer holds a packet of up to 2 KiB.
     pub ring_bytes: usize,
-    /// Whether to ask for packets to other hosts, too.
+    /// Whether to receive packets for other hosts, too.
     pub promiscuous: bool,
 }
 
-/// How a port is used.
+/// The numbers of queues used at a port.
 #[derive(Default)]
 struct Use {
     receiving: usize,
     sending: usize,
 }
 
-/// Opens ports by their names, such as `0000:03:00.0` or `net_pcap0`, each with the port to which its
-/// packets are passed on, if any. Gives the queues of the first port, then those of the next. They end
-/// when `stop` is set.
+/// Opens ports by name, such as `0000:03:00.0` or `net_pcap0`, each with the port to which its packets are
+/// forwarded, if any. Returns the queues of the first port, then those of the next. They end when `stop`
+/// is set.
 ///
 /// # Errors
-/// No such port, too few queues, no memory, or the port refuses.
+/// When there is no such port, it has too few queues, memory is missing, or the port refuses.
 pub fn open(
     dpdk: &Arc<Dpdk>,
     ports: &[(String, Option<String>)],
@@ -49,7 +49,7 @@ pub fn open(
         number.map(|number| (number, name.clone()))
     };
     let mut uses: BTreeMap<(u16, String), Use> = BTreeMap::new();
-    // The first queue that packets of each port are sent on.
+    // The first send queue for the packets of each port.
     let mut first = Vec::new();
     for (name, forward) in ports {
         uses.entry(find(name)?).or_default().receiving = options.queues;

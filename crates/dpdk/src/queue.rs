@@ -2,65 +2,66 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use flowgauge_core::packet::LinkType;
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::source::{Ahead, Burst, Counter, CounterKind, Skipped, Source, SourceError};
 
-use crate::clock::Clock;
 use crate::fault::{DpdkError, PortFault};
-use crate::shim::{Counters, Known, PICKED, Picked, Port, Received};
+use crate::shim::{Counters, Known, PICKED, Picked, Port, Received, cycles_per_second};
 
-/// Nanoseconds after which a port is asked again what it lost, which may take microseconds.
+/// Interval between reads of the port's counters in nanoseconds. A read may take microseconds.
 const ASK_NS: u64 = 100_000_000;
 
-/// Bursts that are received after the flag to stop was set: what a queue of a port holds.
+/// Number of bursts received after the stop flag is set: a queue of a port holds at most this many.
 const LAST_BURSTS: u32 = 32;
 
-/// Most bursts that are passed over at once, so that the flag and the counters are looked at.
+/// Maximum number of bursts skipped at once, so that the flag and the counters are checked in time.
 const SKIPPED_BURSTS: usize = 64;
 
-/// Places of the counters.
+/// Indices of the counters.
 const RECEIVED: usize = 0;
 const MISSED: usize = 1;
 const ERRORS: usize = 2;
 const NO_BUFFERS: usize = 3;
 const UNFORWARDED: usize = 4;
 
-/// Where packets go after they were measured.
+/// The queue to which measured packets are forwarded.
 pub(crate) struct Forward {
     pub(crate) port: Arc<Port>,
     pub(crate) queue: u16,
 }
 
-/// What comes in on a queue of a port of DPDK. The host does not get it.
+/// The incoming packets of a queue of a DPDK port, which the host does not receive.
 ///
-/// A poll receives up to 32 packets and never waits. They are lent out in the buffers that the port
-/// wrote them to, have the time at which they were received, and are given back or passed on at the next
-/// poll. Of a packet in several buffers, the captured bytes are those of the first. What the port lost
-/// is counted by its first queue.
+/// A poll receives up to 32 packets and never waits. They are lent out in the port's buffers, have the
+/// time at which they were received, and are given back or forwarded at the next poll. If a packet has
+/// several buffers, its captured bytes are those in the first one. The first queue counts the packets
+/// that the port lost.
 pub struct DpdkQueue {
-    /// Packets of the last burst; those in front of `next` were lent out, passed over or picked.
+    /// The last burst. Packets before `next` were lent out, skipped or picked.
     received: Received,
     next: usize,
-    /// Packets that are wanted, of the last burst and those before it.
+    /// Picked packets of the last burst and of earlier ones.
     picked: Picked,
-    /// Whether the next poll lends them out; they are given back behind it.
+    /// Whether the next poll lends out the picked packets.
     lends_picked: bool,
-    /// Whether the next one is wanted, and those behind it may not be.
+    /// Whether the next packet is wanted, and it is unknown whether later ones are.
     stopped: bool,
-    /// The thread that polls.
+    /// The registration of the polling thread.
     known: Option<Known>,
     port: Arc<Port>,
     queue: u16,
     forward: Option<Forward>,
     stop: Arc<AtomicBool>,
-    /// Bursts to receive after the flag to stop was set.
+    /// Number of bursts still to receive after the stop flag is set.
     last_bursts: u32,
     is_gone: bool,
     clock: Clock,
-    /// When packets were received last, and when the port was asked what it lost.
+    /// Time of the last burst.
     now_ns: i64,
+    /// Time of the last read of the port's counters.
     asked_ns: i64,
     name: [String; 1],
     counters: [Counter; 5],
@@ -101,7 +102,7 @@ impl DpdkQueue {
         }
     }
 
-    /// Receives the next burst, if all packets of the last were lent out or passed over.
+    /// Receives the next burst if all packets of the last one were lent out or skipped.
     fn refill(&mut self) {
         if self.next < self.received.len() {
             return;
@@ -113,7 +114,7 @@ impl DpdkQueue {
         self.now_ns = self.clock.time_ns(self.received.cycles());
     }
 
-    /// Passes the packets of the last burst on, or gives their buffers back.
+    /// Forwards the packets of the last burst, or gives their buffers back.
     fn release(&mut self) {
         match &self.forward {
             Some(Forward { port, queue }) => {
@@ -124,7 +125,7 @@ impl DpdkQueue {
         self.next = 0;
     }
 
-    /// Asks the port what it lost, and whether it is there.
+    /// Reads the port's counters of lost packets, and checks whether the device is gone.
     fn ask(&mut self) -> Result<(), DpdkError> {
         self.asked_ns = self.now_ns;
         if self.queue == 0 {
@@ -141,13 +142,13 @@ impl DpdkQueue {
         Ok(())
     }
 
-    /// Whether the next poll does more than receive.
+    /// Whether the next poll does more than receiving.
     fn is_due(&self) -> bool {
         let asks = self.now_ns.abs_diff(self.asked_ns) >= ASK_NS;
         asks || self.is_gone || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether all is received that the port held when the flag to stop was set.
+    /// Whether all packets that the port held when the stop flag was set are received.
     fn is_ending(&mut self) -> bool {
         if self.stop.load(Ordering::Relaxed) {
             self.last_bursts = self.last_bursts.saturating_sub(1);
@@ -158,7 +159,7 @@ impl DpdkQueue {
 
 impl Drop for DpdkQueue {
     fn drop(&mut self) {
-        // The packets of the last burst were measured, and are passed on as all others are.
+        // The packets of the last burst were measured, so they are forwarded like all others.
         self.release();
     }
 }
@@ -201,7 +202,7 @@ impl Source for DpdkQueue {
             return skipped;
         }
         self.picked.free();
-        // Packets that are sent on keep their order.
+        // Picking would change the order of forwarded packets.
         let most = if self.forward.is_some() { 0 } else { gaps.len().min(PICKED) };
         let mut left = ahead.packets;
         for _ in 0..SKIPPED_BURSTS {
@@ -229,7 +230,7 @@ impl Source for DpdkQueue {
         }
         skipped.packets -= skipped.picked as u64;
         self.lends_picked = skipped.picked > 0;
-        // Nothing is known of the packets behind those that were picked.
+        // It is unknown whether packets after the picked ones are wanted.
         self.stopped = self.next < self.received.len() && !self.lends_picked;
         skipped
     }
@@ -243,7 +244,55 @@ impl Source for DpdkQueue {
     }
 
     fn clock_ns(&self) -> Option<i64> {
-        // Packets tell the time, where there are some.
+        // If there are packets, their times advance the clock.
         (self.received.len() == 0).then_some(self.now_ns)
     }
+}
+
+/// The time of day for a thread that reads it a million times per second: the processor's counter, set
+/// by the system's clock each millisecond.
+#[derive(Debug)]
+struct Clock {
+    /// Nanoseconds per cycle, times 2³².
+    scale: u64,
+    /// Cycles per millisecond.
+    most_cycles: u64,
+    set_cycles: u64,
+    set_ns: i64,
+    last_ns: i64,
+}
+
+/// A smaller step back is an error of the counter and is ignored.
+const JITTER_NS: i64 = 1_000_000;
+
+impl Clock {
+    fn new() -> Self {
+        // A slower counter would overflow below.
+        let rate = cycles_per_second().max(1_000_000);
+        Self {
+            scale: (1_000_000_000 << 32) / rate,
+            most_cycles: rate / 1000,
+            set_cycles: 0,
+            set_ns: 0,
+            last_ns: 0,
+        }
+    }
+
+    /// The time in nanoseconds since the UNIX epoch at this count of cycles.
+    fn time_ns(&mut self, cycles: u64) -> i64 {
+        let mut since = cycles.wrapping_sub(self.set_cycles);
+        if since >= self.most_cycles {
+            (self.set_cycles, self.set_ns, since) = (cycles, system_ns(), 0);
+        }
+        let time_ns = self.set_ns + ((since * self.scale) >> 32).cast_signed();
+        if !(self.last_ns - JITTER_NS..self.last_ns).contains(&time_ns) {
+            self.last_ns = time_ns;
+        }
+        self.last_ns
+    }
+}
+
+fn system_ns() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.as_nanos().try_into().unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-/* Ports of DPDK behind functions that Rust can call: DPDK's own are inline. */
+/* Functions for the ports of DPDK that Rust can call: DPDK's own functions are inline. */
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,16 +12,16 @@
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 
-/* Packets that are received at once. */
+/* Maximum number of packets received at once. */
 #define BURST 32
-/* Bytes in front of packets and for them, which is what drivers expect. */
+/* Bytes of a buffer before and for a packet, as drivers expect. */
 #define DATA_BYTES RTE_MBUF_DEFAULT_BUF_SIZE
-/* Buffers that a thread keeps for itself. */
+/* Buffers in the cache of a thread. */
 #define CACHE 256
 /* Packets that a queue of a port holds, if the port allows it. */
 #define DESCRIPTORS 1024
 
-/* Packets that were received; the same in shim.rs. */
+/* Received packets; the same as in shim.rs. */
 struct shim_burst {
 	struct rte_mbuf *packets[BURST];
 	struct {
@@ -32,7 +32,7 @@ struct shim_burst {
 	uint64_t cycles;
 };
 
-/* What a port lost and why; the same in port.rs. */
+/* Lost packets by reason; the same as in shim.rs. */
 struct shim_counters {
 	uint64_t missed;
 	uint64_t errors;
@@ -41,8 +41,8 @@ struct shim_counters {
 
 static int has_avx;
 
-/* DPDK is compiled for SSE, whose instructions are slow while the upper halves of vector registers
- * hold something: what measures leaves them so. */
+/* DPDK is compiled for SSE. Its instructions are slow while the upper halves of vector registers are
+ * not zero, and the measuring code leaves them so. */
 static inline void clear_vectors(void)
 {
 #ifdef __x86_64__
@@ -51,7 +51,7 @@ static inline void clear_vectors(void)
 #endif
 }
 
-/* Starts DPDK. Returns 0, or why it did not. The thread stays on the processors that it was on. */
+/* Starts DPDK. Returns 0 or the error. Keeps the thread's processor affinity. */
 int shim_start(int count, char **arguments)
 {
 	cpu_set_t before;
@@ -84,7 +84,7 @@ int shim_find(const char *name)
 	return rte_eth_dev_get_port_by_name(name, &port) == 0 ? port : -1;
 }
 
-/* The name of the next port at or behind this number, which it becomes; 0 behind the last. */
+/* Writes the name of the next port from this number on, and sets its number; 0 after the last port. */
 int shim_name(uint16_t *port, char name[RTE_ETH_NAME_MAX_LEN])
 {
 	uint64_t next = rte_eth_find_next(*port);
@@ -95,7 +95,7 @@ int shim_name(uint16_t *port, char name[RTE_ETH_NAME_MAX_LEN])
 	return rte_eth_dev_get_name_by_port(next, name) == 0;
 }
 
-/* How many queues a port can receive on, and send on; or a negative error. */
+/* Sets the maximum numbers of receive and send queues of a port. Returns 0 or a negative error. */
 int shim_queues(uint16_t port, uint16_t *receiving, uint16_t *sending)
 {
 	struct rte_eth_dev_info info;
@@ -108,20 +108,20 @@ int shim_queues(uint16_t port, uint16_t *receiving, uint16_t *sending)
 	return 0;
 }
 
-/* Buffers for one queue of a port, or NULL. */
+/* Creates the buffers of one queue of a port, or returns NULL. */
 struct rte_mempool *shim_pool(const char *name, uint16_t port, unsigned int buffers)
 {
 	return rte_pktmbuf_pool_create(name, buffers, CACHE, 0, DATA_BYTES,
 				       rte_eth_dev_socket_id(port));
 }
 
-/* Bytes of a buffer. */
+/* Size of a buffer. */
 size_t shim_buffer_bytes(void)
 {
 	return sizeof(struct rte_mbuf) + DATA_BYTES;
 }
 
-/* Says how a port will be used: packets go to queues by the hash of their flow. */
+/* Configures a port: packets go to queues by the hash of their flow. */
 static int configure(uint16_t port, const struct rte_eth_dev_info *info, uint16_t receiving,
 		     uint16_t sending)
 {
@@ -138,7 +138,7 @@ static int configure(uint16_t port, const struct rte_eth_dev_info *info, uint16_
 	return rte_eth_dev_configure(port, receiving, sending, &conf);
 }
 
-/* Opens a port with a queue for each pool, and so many queues to send on. Returns 0 or a negative
+/* Opens a port with a receive queue for each pool, and with these send queues. Returns 0 or a negative
  * error. */
 int shim_open(uint16_t port, struct rte_mempool **pools, uint16_t receiving, uint16_t sending,
 	      int promiscuous)
@@ -158,10 +158,10 @@ int shim_open(uint16_t port, struct rte_mempool **pools, uint16_t receiving, uin
 		failed = rte_eth_tx_queue_setup(port, queue, sent, socket, NULL);
 	if (!failed)
 		failed = rte_eth_dev_start(port);
-	/* Counters of some ports outlive what was measured there before. */
+	/* Some ports keep their counters from an earlier use. */
 	if (!failed)
 		(void)rte_eth_stats_reset(port);
-	/* A port that cannot be asked for more shows what it shows. */
+	/* Ports without promiscuous mode work, too. */
 	if (!failed && promiscuous)
 		(void)rte_eth_promiscuous_enable(port);
 	return failed;
@@ -179,7 +179,7 @@ int shim_is_gone(uint16_t port)
 	return rte_eth_dev_is_removed(port) == 1;
 }
 
-/* What a port lost since it was opened. */
+/* Reads the counters of packets that a port lost since it was opened. */
 void shim_counters(uint16_t port, struct shim_counters *counters)
 {
 	struct rte_eth_stats stats;
@@ -203,8 +203,7 @@ void shim_leave(void)
 	rte_thread_unregister();
 }
 
-/* Receives what is there, at most 32 packets. Of a packet in several buffers the bytes of the first are
- * shown. */
+/* Receives up to 32 packets. For a packet in several buffers, sets the bytes of the first one. */
 unsigned int shim_receive(uint16_t port, uint16_t queue, struct shim_burst *burst)
 {
 	unsigned int count, i;
@@ -222,7 +221,7 @@ unsigned int shim_receive(uint16_t port, uint16_t queue, struct shim_burst *burs
 	return count;
 }
 
-/* Cycles a second of the counter that bursts are stamped by. */
+/* Rate of the counter that stamps bursts, in cycles per second. */
 uint64_t shim_cycles_per_second(void)
 {
 	return rte_get_tsc_hz();
@@ -235,7 +234,7 @@ void shim_free(struct rte_mbuf **packets, unsigned int count)
 	rte_pktmbuf_free_bulk(packets, count);
 }
 
-/* Sends packets, and returns how many the port took. It does not wait: the others are dropped. */
+/* Sends packets without waiting, and drops those that the port does not take. Returns the number sent. */
 unsigned int shim_forward(uint16_t port, uint16_t queue, struct rte_mbuf **packets,
 			  unsigned int count)
 {

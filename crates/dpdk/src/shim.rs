@@ -1,7 +1,10 @@
-//! The functions of `shim.c`, behind types whose use is safe.
+//! Safe wrappers of the functions of `shim.c`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
@@ -11,20 +14,20 @@ use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::sink::visible;
 
 use crate::fault::{DpdkError, PortFault};
-use crate::printed;
 
-/// Packets that are received at once: `BURST` of `shim.c`.
+/// Maximum number of packets received at once: `BURST` of `shim.c`.
 const BURST: usize = 32;
 
-/// Packets that are picked at once: more would leave the cache of their pool.
+/// Maximum number of packets picked at once. More buffers would not fit in the cache of their pool.
 pub(crate) const PICKED: usize = 16;
 
-/// Bytes of a port's name with the zero that ends it: `RTE_ETH_NAME_MAX_LEN`.
+/// Length of a port's name with its final zero: `RTE_ETH_NAME_MAX_LEN`.
 const NAME_BYTES: usize = 64;
 
-/// A packet's buffer, and a store of them; only the shim looks inside.
+/// A packet buffer, opaque to Rust.
 #[repr(C)]
 struct Packet([u8; 0]);
+/// A pool of packet buffers, opaque to Rust.
 #[repr(C)]
 struct Pool([u8; 0]);
 
@@ -36,7 +39,7 @@ struct RawFrame {
     captured: usize,
 }
 
-/// `struct shim_burst`. The first `count` of `frames`, which the shim writes, lie in buffers.
+/// `struct shim_burst`. The shim fills the first `count` entries; `frames` point to packet buffers.
 #[repr(C)]
 struct RawBurst {
     packets: [*mut Packet; BURST],
@@ -51,27 +54,27 @@ impl RawFrame {
     /// The bytes.
     ///
     /// # Safety
-    /// The buffer that they lie in must be held while they are looked at.
+    /// Their buffer must be held while they are used.
     #[inline(always)]
     unsafe fn bytes<'a>(self) -> &'a [u8] {
-        // SAFETY: the shim found so many bytes there, and the buffer is held.
+        // SAFETY: the buffer has this many bytes, and the caller holds it.
         unsafe { slice::from_raw_parts(self.bytes.as_ptr(), self.captured) }
     }
 }
 
-/// What a port lost since it was opened: `struct shim_counters`.
+/// The packets that a port lost since it was opened: `struct shim_counters`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// For want of time: the queues of the port were full.
+    /// Because the queues of the port were full.
     pub(crate) missed: u64,
     /// Because of an error of the packet or the device.
     pub(crate) errors: u64,
-    /// For want of buffers.
+    /// Because there were no buffers.
     pub(crate) no_buffers: u64,
 }
 
-// SAFETY: these are the functions of `shim.c`, and their types are the same there.
+// SAFETY: these functions are defined in `shim.c` with the same types.
 unsafe extern "C" {
     fn shim_start(count: c_int, arguments: *mut *mut c_char) -> c_int;
     fn shim_stop();
@@ -101,23 +104,23 @@ unsafe extern "C" {
 
 /// DPDK's text for an error.
 fn reason(error: c_int) -> String {
-    // SAFETY: what is returned is a text that stays until the thread asks for another.
+    // SAFETY: the text ends with zero and is valid until this thread's next call.
     unsafe { CStr::from_ptr(shim_reason(error.abs())) }.to_string_lossy().into_owned()
 }
 
-/// DPDK, started. It stops when the last owner of this, and of its ports, is gone.
+/// DPDK, started. It stops when the last owner of this value and of its ports is dropped.
 #[derive(Debug)]
 pub struct Dpdk {
-    /// What it complained of while it started: a device that it could not open.
+    /// DPDK's complaint during the start, such as a device that it could not open.
     complaint: Option<String>,
 }
 
 impl Dpdk {
-    /// Starts it, once in a process, with arguments as its own programs take them, such as `--no-huge`.
-    /// What it prints meanwhile is not shown.
+    /// Starts DPDK, once per process, with arguments of DPDK programs, such as `--no-huge`. Its output
+    /// during the start is not shown.
     ///
     /// # Errors
-    /// With DPDK's reason, when it does not start, or was started before.
+    /// When DPDK does not start (with its reason), or was started before.
     pub fn start(arguments: &[String]) -> Result<Arc<Self>, DpdkError> {
         static STARTED: AtomicBool = AtomicBool::new(false);
         let program = [c"flowgauge".to_owned()].into_iter().map(Ok);
@@ -133,8 +136,8 @@ impl Dpdk {
         let mut pointers: Vec<_> = arguments.into_iter().map(CString::into_raw).collect();
         pointers.push(ptr::null_mut());
         let pointers = pointers.leak().as_mut_ptr();
-        // SAFETY: there are so many arguments, which are never freed, and it is called once.
-        let (error, printed) = printed::during(|| unsafe { shim_start(count, pointers) })
+        // SAFETY: there are `count` arguments, which are never freed, and this is called once.
+        let (error, printed) = capture_output(|| unsafe { shim_start(count, pointers) })
             .map_err(|error| DpdkError::Start(error.to_string()))?;
         let complaint = complaint(&printed);
         if error == 0 {
@@ -145,21 +148,21 @@ impl Dpdk {
         Err(if of_huge_pages { DpdkError::HugePages } else { DpdkError::Start }(complaint))
     }
 
-    /// The number of the port of this name.
+    /// The number of the port with this name.
     pub(crate) fn find(&self, name: &str) -> Result<u16, PortFault> {
         let missing = || {
             let (ports, complaint) = (names(self), self.complaint.clone());
             PortFault::Missing { ports, complaint }
         };
         let name = CString::new(name).map_err(|_| missing())?;
-        // SAFETY: the name is a text that ends with zero, and DPDK was started.
+        // SAFETY: the name ends with zero, and DPDK was started.
         u16::try_from(unsafe { shim_find(name.as_ptr()) }).map_err(|_| missing())
     }
 }
 
 impl Drop for Dpdk {
     fn drop(&mut self) {
-        // SAFETY: it was started, and no port is open: each holds this.
+        // SAFETY: DPDK was started, and no port is open, because each port holds this value.
         unsafe { shim_stop() }
     }
 }
@@ -168,9 +171,9 @@ impl Drop for Dpdk {
 fn names(_: &Dpdk) -> Vec<String> {
     let (mut names, mut port) = (Vec::new(), 0);
     let mut name = [0 as c_char; NAME_BYTES];
-    // SAFETY: there is room for a name of a port, and DPDK was started.
+    // SAFETY: `name` has room for the name of a port, and DPDK was started.
     while unsafe { shim_name(&raw mut port, name.as_mut_ptr()) } != 0 {
-        // SAFETY: the shim wrote a text that ends with zero.
+        // SAFETY: the text written by the shim ends with zero.
         let text = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy();
         names.push(visible(&text).into_owned());
         port += 1;
@@ -178,7 +181,7 @@ fn names(_: &Dpdk) -> Vec<String> {
     names
 }
 
-/// The line that says what is wrong, among those that DPDK printed.
+/// The line of DPDK's output that gives the problem.
 fn complaint(printed: &str) -> Option<String> {
     const WORDS: [&str; 7] = [
         "annot ",
@@ -189,7 +192,7 @@ fn complaint(printed: &str) -> Option<String> {
         "unrecognized ",
         " unavailable",
     ];
-    // It can do without these.
+    // DPDK works without these.
     const FINE: &str = "Physical addresses";
     let is_one = |line: &&str| WORDS.iter().any(|word| line.contains(word)) && !line.contains(FINE);
     let line = printed.lines().map(str::trim).find(is_one)?;
@@ -197,7 +200,7 @@ fn complaint(printed: &str) -> Option<String> {
     Some(visible(line.trim_end_matches('.')).into_owned())
 }
 
-/// An open port. It closes when the last of its queues is gone.
+/// An open port. It closes when its last queue is dropped.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -207,7 +210,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens a port with so many queues, and so many buffers for each of those that receive.
+    /// Opens a port with these numbers of receive and send queues, and with `buffers` buffers per receive
+    /// queue.
     pub(crate) fn open(
         dpdk: &Arc<Dpdk>,
         number: u16,
@@ -219,7 +223,7 @@ impl Port {
         let check =
             |error| if error == 0 { Ok(()) } else { Err(PortFault::Refused(reason(error))) };
         let (mut most_receiving, mut most_sending) = (0, 0);
-        // SAFETY: DPDK was started; a wrong number is an error.
+        // SAFETY: DPDK was started. A wrong port number gives an error.
         check(unsafe { shim_queues(number, &raw mut most_receiving, &raw mut most_sending) })?;
         let (most_receiving, most_sending) = (most_receiving.into(), most_sending.into());
         if receiving > most_receiving {
@@ -230,7 +234,7 @@ impl Port {
         }
         let pool = |queue| {
             let name = CString::new(format!("flowgauge_{number}_{queue}")).unwrap_or_default();
-            // SAFETY: the name is a text that ends with zero, and DPDK was started.
+            // SAFETY: the name ends with zero, and DPDK was started.
             NonNull::new(unsafe { shim_pool(name.as_ptr(), number, buffers as c_uint) })
                 .map(NonNull::as_ptr)
                 .ok_or(PortFault::Memory(buffers * buffer_bytes()))
@@ -239,7 +243,7 @@ impl Port {
         let (receiving, sending) = (receiving as u16, sending as u16);
         let port = Self { number, receiving, sending, _dpdk: Arc::clone(dpdk) };
         let pools = pools.as_mut_ptr();
-        // SAFETY: there is a pool for each queue, and nothing else opens this port.
+        // SAFETY: there is a pool for each receive queue, and nothing else opens this port.
         check(unsafe { shim_open(number, pools, receiving, sending, promiscuous.into()) })?;
         Ok(port)
     }
@@ -249,10 +253,10 @@ impl Port {
         unsafe { shim_is_gone(self.number) != 0 }
     }
 
-    /// What the port lost so far. A network card may take microseconds to say so.
+    /// The packets that the port lost so far. A network card may take microseconds to answer.
     pub(crate) fn counters(&self) -> Counters {
         let mut counters = Counters::default();
-        // SAFETY: the port is open, and the place is written during the call.
+        // SAFETY: the port is open, and `counters` may be written during the call.
         unsafe { shim_counters(self.number, &raw mut counters) };
         counters
     }
@@ -260,40 +264,41 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // SAFETY: it was opened, and no queue uses it any more.
+        // SAFETY: the port was opened, and no queue uses it any more.
         unsafe { shim_close(self.number) }
     }
 }
 
-/// Bytes that a buffer takes.
+/// Size of a buffer.
 pub(crate) fn buffer_bytes() -> usize {
-    // SAFETY: it returns a constant.
+    // SAFETY: the function returns a constant.
     unsafe { shim_buffer_bytes() }
 }
 
-/// Cycles a second of the counter that packets are stamped by.
+/// Rate of the counter that stamps packets, in cycles per second.
 pub(crate) fn cycles_per_second() -> u64 {
-    // SAFETY: DPDK was started, or it returns 0.
+    // SAFETY: the function only reads a number, which is 0 before DPDK is started.
     unsafe { shim_cycles_per_second() }
 }
 
-/// Packets that were received and are neither forwarded nor given back yet.
+/// Received packets that are neither forwarded nor given back yet.
 pub(crate) struct Received {
     burst: Box<RawBurst>,
-    /// How many there are, and how many buffers in front are no longer held here.
+    /// Number of packets.
     count: usize,
+    /// Number of buffers at the front that were moved to [`Picked`].
     given: usize,
 }
 
-/// Few of the packets of many bursts.
+/// Packets picked from several bursts.
 pub(crate) struct Picked {
     packets: [*mut Packet; PICKED],
-    /// With their lengths on the wire and their times.
+    /// Each with its length on the wire and its time.
     frames: [(RawFrame, u32, i64); PICKED],
     count: usize,
 }
 
-// SAFETY: buffers belong to the process, whatever thread has them.
+// SAFETY: buffers belong to the process, and any thread may use them.
 unsafe impl Send for Received {}
 
 impl Received {
@@ -307,28 +312,28 @@ impl Received {
         Self { burst: Box::new(burst), count: 0, given: 0 }
     }
 
-    /// Receives what came in on a queue, at most 32 packets.
+    /// Receives up to 32 packets from a queue.
     ///
     /// # Panics
-    /// When packets are left over, or the port has no such queue.
+    /// When packets of the last burst are left, or the port has no such queue.
     pub(crate) fn receive(&mut self, port: &Port, queue: u16) {
         assert!(self.count == 0 && queue < port.receiving);
-        // SAFETY: the port is open, each of its queues has one thread, and there is room for a burst.
+        // SAFETY: the port is open, one thread uses each of its queues, and there is room for a burst.
         let count = unsafe { shim_receive(port.number, queue, &raw mut *self.burst) };
         self.count = count as usize;
     }
 
-    /// When they were received, by the counter of [`cycles_per_second`].
+    /// Time of the burst, on the counter of [`cycles_per_second`].
     pub(crate) fn cycles(&self) -> u64 {
         self.burst.cycles
     }
 
-    /// How many packets there are.
+    /// Number of packets.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Their lengths on the wire.
+    /// Lengths of the packets on the wire.
     pub(crate) fn wires(&self) -> &[u32] {
         &self.burst.wire[..self.count]
     }
@@ -336,35 +341,35 @@ impl Received {
     /// The sum of the lengths at these places.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// When the range exceeds the burst.
     pub(crate) fn wire_bytes(&self, places: Range<usize>) -> u64 {
         self.wires()[places].iter().map(|wire| u64::from(*wire)).sum()
     }
 
-    /// Packets at these places: the bytes of each in its first buffer.
+    /// The packets at these places: the bytes of each in its first buffer.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// When the range exceeds the burst.
     pub(crate) fn bytes(&self, places: Range<usize>) -> impl Iterator<Item = &[u8]> {
         assert!(places.end <= self.count);
         self.burst.frames[places].iter().map(|frame| {
-            // SAFETY: the buffer holds so many bytes, and is not given back before `&mut self` is had.
+            // SAFETY: giving the buffer back needs `&mut self`, so it is held while the bytes are used.
             unsafe { frame.bytes() }
         })
     }
 
-    /// Moves the packet at this place, which came at this time, to those that were picked. Packets in
-    /// front of it must be looked at no more.
+    /// Moves the packet at this place, received at this time, to `picked`. Packets before it must not be
+    /// used any more.
     ///
     /// # Panics
-    /// When there is no such packet, or no room.
+    /// When there is no such packet, or `picked` is full.
     pub(crate) fn pick(&mut self, place: usize, time_ns: i64, picked: &mut Picked) {
         assert!((self.given..self.count).contains(&place));
         let RawBurst { packets, frames, wire, .. } = &mut *self.burst;
         picked.packets[picked.count] = packets[place];
         picked.frames[picked.count] = (frames[place], wire[place], time_ns);
         picked.count += 1;
-        // Buffers that are given back stand side by side.
+        // Keeps the buffers to give back adjacent.
         packets[place] = packets[self.given];
         self.given += 1;
     }
@@ -372,20 +377,20 @@ impl Received {
     /// Gives the buffers back.
     pub(crate) fn free(&mut self) {
         let packets = &mut self.burst.packets[self.given..self.count];
-        // SAFETY: there are so many packets, which nothing else has.
+        // SAFETY: there are this many packets, which nothing else owns.
         unsafe { shim_free(packets.as_mut_ptr(), packets.len() as c_uint) };
         (self.count, self.given) = (0, 0);
     }
 
-    /// Sends the packets on a queue of a port, and returns how many it did not take.
+    /// Sends the packets on a queue of a port. Returns the number of packets that the port did not take.
     ///
     /// # Panics
-    /// When the port has no such queue, or some were picked.
+    /// When the port has no such queue, or packets were picked.
     pub(crate) fn forward(&mut self, port: &Port, queue: u16) -> usize {
         assert!(queue < port.sending && self.given == 0);
         let (packets, count) = (self.burst.packets.as_mut_ptr(), self.count as c_uint);
-        // SAFETY: the port is open, each of its queues has one thread, and there are so many packets,
-        // which nothing else has.
+        // SAFETY: the port is open, one thread uses each of its queues, and there are `count` packets,
+        // which nothing else owns.
         let sent = unsafe { shim_forward(port.number, queue, packets, count) } as usize;
         std::mem::take(&mut self.count) - sent
     }
@@ -397,7 +402,7 @@ impl Drop for Received {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: as for `Received`.
 unsafe impl Send for Picked {}
 
 impl Picked {
@@ -409,7 +414,7 @@ impl Picked {
     /// The packets: the bytes of each in its first buffer.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         self.frames[..self.count].iter().map(|&(frame, wire, time_ns)| {
-            // SAFETY: the buffer holds so many bytes, and is not given back before `&mut self` is had.
+            // SAFETY: giving the buffer back needs `&mut self`, so it is held while the bytes are used.
             let bytes = unsafe { frame.bytes() };
             Frame { bytes, wire, link: LinkType::ETHERNET, time_ns }
         })
@@ -417,7 +422,7 @@ impl Picked {
 
     /// Gives the buffers back.
     pub(crate) fn free(&mut self) {
-        // SAFETY: there are so many packets, which nothing else has.
+        // SAFETY: there are this many packets, which nothing else owns.
         unsafe { shim_free(self.packets.as_mut_ptr(), self.count as c_uint) };
         self.count = 0;
     }
@@ -429,12 +434,12 @@ impl Drop for Picked {
     }
 }
 
-/// The calling thread as DPDK knows it, with a cache of buffers.
+/// The registration of the calling thread with DPDK, which gives it a cache of buffers.
 pub(crate) struct Known(());
 
 impl Known {
     pub(crate) fn new() -> Self {
-        // SAFETY: DPDK was started: a queue calls this, which holds a port.
+        // SAFETY: DPDK was started, because the caller is a queue, which holds a port.
         unsafe { shim_enter() };
         Self(())
     }
@@ -442,7 +447,66 @@ impl Known {
 
 impl Drop for Known {
     fn drop(&mut self) {
-        // SAFETY: as above. A thread that is not known stays so.
+        // SAFETY: as above. For a thread that is not registered, this has no effect.
         unsafe { shim_leave() }
+    }
+}
+
+/// Runs `work`, and captures everything that the process prints until it returns.
+///
+/// # Errors
+/// When the system cannot redirect the output; `work` is not run then.
+fn capture_output<T>(work: impl FnOnce() -> T) -> io::Result<(T, String)> {
+    let mut place = memory_file()?;
+    io::stdout().flush()?;
+    let redirected = [Redirected::new(1, &place)?, Redirected::new(2, &place)?];
+    let done = work();
+    // SAFETY: a null pointer flushes all streams of C.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    drop(redirected);
+    let mut printed = Vec::new();
+    place.rewind()?;
+    place.read_to_end(&mut printed)?;
+    Ok((done, String::from_utf8_lossy(&printed).into_owned()))
+}
+
+/// A file in memory.
+fn memory_file() -> io::Result<File> {
+    // SAFETY: the name ends with zero.
+    let file = unsafe { libc::memfd_create(c"printed".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and has no other owner.
+    Ok(unsafe { File::from_raw_fd(file) })
+}
+
+/// A descriptor that is redirected until this value is dropped.
+struct Redirected {
+    number: i32,
+    before: OwnedFd,
+}
+
+impl Redirected {
+    fn new(number: i32, place: &File) -> io::Result<Self> {
+        // SAFETY: descriptors are numbers; a wrong one gives an error.
+        let before = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+        if before < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new, and has no other owner.
+        let before = unsafe { OwnedFd::from_raw_fd(before) };
+        // SAFETY: as above.
+        if unsafe { libc::dup2(place.as_raw_fd(), number) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { number, before })
+    }
+}
+
+impl Drop for Redirected {
+    fn drop(&mut self) {
+        // SAFETY: both descriptors are open.
+        unsafe { libc::dup2(self.before.as_raw_fd(), self.number) };
     }
 }
