@@ -1,4 +1,4 @@
-//! A table of reports as a Parquet file.
+//! Writes tables of reports as Parquet files.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -12,19 +12,33 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-/// Rows of a table that are kept until they are written as a group.
+/// Number of rows written as a group.
 const GROUP: usize = 8192;
 
-/// Writes one table. Its file is readable once [`Self::finish`] returned.
+/// Writes one table. The file is readable once [`Self::finish`] has returned.
 ///
-/// Memory: up to 8,192 rows, and some 100 bytes for each column of each group of rows that was written.
+/// Memory: up to 8,192 rows, and some 100 bytes per column for each group of rows written.
+///
+/// ```
+/// use flowgauge_engine::sink::tables::{Column, Kind, Value};
+/// use flowgauge_parquet::Table;
+///
+/// let columns = [("host", Kind::Text), ("packets", Kind::Whole)];
+/// let columns = columns.map(|(name, kind)| Column { name: name.into(), kind });
+/// let mut table = Table::new(Vec::new(), &columns)?;
+/// table.row(&[Value::Text(Some("10.0.0.1".to_owned())), Value::Whole(Some(7))])?;
+/// table.row(&[Value::Text(None), Value::Whole(Some(3))])?;
+/// let file = table.finish()?;
+/// assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Table<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     columns: Vec<Kept>,
     rows: usize,
 }
 
-/// The values of a column that are not written yet; a level is 1 where there is a value, else 0.
+/// The values of a column that are not written yet. A level is 1 for a value and 0 for none.
 struct Kept {
     levels: Vec<i16>,
     values: Values,
@@ -37,10 +51,10 @@ enum Values {
 }
 
 impl<W: Write + Send> Table<W> {
-    /// Begins a table of these columns.
+    /// Begins a table with these columns.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When writing fails.
     pub fn new(to: W, columns: &[Column]) -> io::Result<Self> {
         let fields = columns.iter().map(|column| field(column).map(Arc::new));
         let fields = fields.collect::<Result<_, _>>().map_err(io_error)?;
@@ -52,10 +66,10 @@ impl<W: Write + Send> Table<W> {
         Ok(Self { writer: writer.map_err(io_error)?, columns, rows: 0 })
     }
 
-    /// Adds a row: a value for each column.
+    /// Adds a row with a value for each column.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When writing fails.
     pub fn row(&mut self, values: &[Value]) -> io::Result<()> {
         for (kept, value) in self.columns.iter_mut().zip(values) {
             kept.push(value);
@@ -64,10 +78,10 @@ impl<W: Write + Send> Table<W> {
         if self.rows == GROUP { self.end_group() } else { Ok(()) }
     }
 
-    /// Writes the rows that are kept as a group.
+    /// Writes the kept rows as a group.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When writing fails.
     pub fn end_group(&mut self) -> io::Result<()> {
         self.flush().map_err(io_error)
     }
@@ -102,10 +116,10 @@ impl<W: Write + Send> Table<W> {
         Ok(())
     }
 
-    /// Writes the rows that are left, and the end of the file. Nothing may be added behind it.
+    /// Writes the remaining rows and the end of the file. No rows may be added afterwards.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When writing fails.
     pub fn finish(&mut self) -> io::Result<&W> {
         self.end_group()?;
         self.writer.finish().map_err(io_error)?;
@@ -135,7 +149,7 @@ impl Kept {
     }
 }
 
-/// A column of the schema: whole numbers are unsigned, and times have nanoseconds and are UTC.
+/// The schema of a column: whole numbers are unsigned; times are in nanoseconds and UTC.
 fn field(column: &Column) -> Result<Type, ParquetError> {
     let (physical, logical) = match column.kind {
         Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
