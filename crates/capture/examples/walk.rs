@@ -1,6 +1,6 @@
-//! Walks the records of captures and looks into no packet: what reading alone costs.
+//! Walks the records of captures without reading packets: the cost of reading files alone.
 //!
-//! `cargo run --release -p flowgauge-capture --example walk -- FILE…` prints how many there are.
+//! `cargo run --release -p flowgauge-capture --example walk -- FILE…` prints the number of packets.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Several captures as one stream.
+//! Several captures, read as one stream.
 
 use std::{
     collections::VecDeque,
@@ -14,59 +14,61 @@ use flowgauge_engine::source::{
     Ahead, Burst, Chunk, Chunks, Counter, CounterKind, Progress, Skipped, Source, SourceError,
 };
 
-use crate::{damage::CaptureError, input::Origin, reader::Reader};
+use crate::{damage::CaptureError, input::Origin, reader::CaptureReader};
 
-/// Captures that are read one after another, each as far as it goes.
+/// Captures that are read one after another, each to its end or to damage.
 ///
 /// A capture is classic pcap (either byte order, microseconds or nanoseconds, versions 2.0 to 2.4,
-/// Kuznetzov's variant) or pcapng, plain or compressed with gzip or zstd. A capture that is
-/// damaged, or no capture at all, gives its error once; the next [`poll`](Source::poll) goes on with the next.
+/// Kuznetzov's variant) or pcapng, plain or compressed with gzip or zstd. A damaged capture, or a
+/// file that is not a capture, returns its error once; the next [`poll`](Source::poll) continues
+/// with the next file.
 ///
-/// Memory: 256 KiB of buffer for the capture that is being read, up to 16 MiB
-/// if a pcapng block is so large, and up to 33 MiB for decompression.
+/// Memory: a buffer of 256 KiB, up to 16 MiB for a pcapng block of that size, and up to 33 MiB for
+/// decompression.
 ///
-/// ```no_run
+/// ```
 /// use flowgauge_capture::Captures;
 /// use flowgauge_engine::source::{Burst, Columns, Source};
 ///
-/// let mut captures = Captures::open(["morning.pcap.gz", "evening.pcapng"]);
-/// let mut columns = Columns::default();
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tcpdump");
+/// let names = ["isup.pcap", "bgp-role.pcapng"];
+/// let mut captures = Captures::open(names.map(|name| format!("{folder}/{name}")));
+/// let (mut packets, mut columns) = (0, Columns::default());
 /// loop {
 ///     let mut burst = Burst::new(&mut columns);
-///     match captures.poll(&mut burst) {
-///         Ok(true) => {
-///             for frame in burst.frames().iter() {
-///                 println!("{} {}", frame.time_ns, frame.bytes.len());
-///             }
-///         }
-///         Ok(false) => break,
-///         Err(error) => eprintln!("{error}"),
+///     if !captures.poll(&mut burst)? {
+///         break;
 ///     }
+///     packets += burst.frames().len();
 /// }
+/// assert_eq!(packets, 99);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Captures {
     waiting: VecDeque<Origin>,
-    reader: Option<Reader>,
+    reader: Option<CaptureReader>,
     /// The names of the files begun.
     names: Vec<String>,
     counters: [Counter; 2],
-    /// Bytes of all files, of those behind, and of the one that is being read.
+    /// Bytes of all files; `None` if unknown.
     bytes: Option<u64>,
+    /// Bytes of the finished files.
     bytes_behind: u64,
+    /// Bytes of the current file; `None` if unknown.
     bytes_here: Option<u64>,
-    /// Irregular records of the files behind.
+    /// Irregular records of the finished files.
     irregular_behind: u64,
-    /// Set where reading is to end early.
+    /// Ends reading early.
     stop: Arc<AtomicBool>,
 }
 
-/// Places of the counters.
+/// Indices of the counters.
 const RECEIVED: usize = 0;
 const IRREGULAR: usize = 1;
 
 impl Captures {
-    /// Captures by their names, of which `-` is standard input. Each is opened when its turn
-    /// comes, so that one that cannot be opened does not hide the others.
+    /// Captures by name; `-` is standard input. Each file is opened when its turn comes, so a file
+    /// that cannot be opened does not hide the others.
     pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Self {
         Self::new(paths.into_iter().map(|path| match path.as_ref() {
             path if path == Path::new("-") => Origin::StandardInput,
@@ -74,20 +76,20 @@ impl Captures {
         }))
     }
 
-    /// Ends when `stop` is set: before the next burst, or while it waits for a pipe. Damage that only
-    /// the early end causes is no error.
+    /// Ends reading when `stop` is set: before the next burst, or while it waits for a pipe. The
+    /// early end itself causes no error.
     #[must_use]
     pub fn until(mut self, stop: Arc<AtomicBool>) -> Self {
         self.stop = stop;
         self
     }
 
-    /// One capture that comes from `reader`; `name` stands for it in messages.
+    /// One capture from `reader`, called `name` in messages.
     pub fn from_reader(name: &str, reader: impl Read + Send + 'static) -> Self {
         Self::new([Origin::Reader(name.to_owned(), Box::new(reader))])
     }
 
-    /// One capture that is in memory as a whole; `name` stands for it in messages.
+    /// One capture in memory, called `name` in messages.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Self {
         let all = Some(bytes.len() as u64);
         Self { bytes: all, ..Self::from_reader(name, Cursor::new(bytes)) }
@@ -113,10 +115,10 @@ impl Captures {
         }
     }
 
-    /// Lets `look` find packets in the first file that still has one; `false` at the end.
+    /// Lets `look` find packets in the first file that has some left; `false` at the end.
     fn seek(
         &mut self,
-        mut look: impl FnMut(&mut Reader) -> Result<bool, CaptureError>,
+        mut look: impl FnMut(&mut CaptureReader) -> Result<bool, CaptureError>,
     ) -> Result<bool, SourceError> {
         if self.is_stopped() {
             return Ok(false);
@@ -133,7 +135,7 @@ impl Captures {
 
     fn seek_file(
         &mut self,
-        look: &mut dyn FnMut(&mut Reader) -> Result<bool, CaptureError>,
+        look: &mut dyn FnMut(&mut CaptureReader) -> Result<bool, CaptureError>,
     ) -> Result<bool, CaptureError> {
         loop {
             let reader = if let Some(reader) = &mut self.reader {
@@ -143,7 +145,7 @@ impl Captures {
                 self.names.push(origin.name());
                 self.bytes_here = origin.bytes();
                 match origin.open(&self.stop) {
-                    Ok(input) => self.reader.insert(Reader::new(input)),
+                    Ok(input) => self.reader.insert(CaptureReader::new(input)),
                     Err(error) => {
                         self.leave();
                         return Err(error);
@@ -161,10 +163,10 @@ impl Captures {
         }
     }
 
-    /// Has done with the file that is being read.
+    /// Finishes the current file.
     fn leave(&mut self) {
         let reader = self.reader.take();
-        let read = reader.as_ref().map_or(0, Reader::bytes_read);
+        let read = reader.as_ref().map_or(0, CaptureReader::bytes_read);
         self.bytes_behind += self.bytes_here.unwrap_or(read);
         self.irregular_behind += reader.map_or(0, |reader| reader.irregular());
         self.counters[IRREGULAR].count = self.irregular_behind;
@@ -173,7 +175,7 @@ impl Captures {
 
 impl Source for Captures {
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
-        let more = self.seek(Reader::seek)?;
+        let more = self.seek(CaptureReader::seek)?;
         if more && let Some(reader) = &mut self.reader {
             self.counters[IRREGULAR].count = self.irregular_behind + reader.walk(burst);
             self.counters[RECEIVED].count += burst.len() as u64;
@@ -198,7 +200,7 @@ impl Source for Captures {
     }
 
     fn progress(&self) -> Progress {
-        let here = self.reader.as_ref().map_or(0, Reader::bytes_read);
+        let here = self.reader.as_ref().map_or(0, CaptureReader::bytes_read);
         Progress { read: self.bytes_behind + here, total: self.bytes }
     }
 }

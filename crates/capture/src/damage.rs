@@ -1,24 +1,33 @@
-//! What can be wrong with a capture, in one line that says what, where and what to do.
+//! The errors of captures. Each text is one line: the problem, its place and the remedy.
 
 use std::io;
 
 use flowgauge_engine::source::SourceError;
 use thiserror::Error;
 
-/// Most captured bytes that a packet may have. More is damage: it is the largest snapshot length
-/// that capture tools ask for.
+/// Maximum captured bytes of a packet: the largest snapshot length that capture tools use. A longer
+/// packet is damage.
 pub(crate) const MAX_CAPTURED: u32 = 262_144;
 
-/// Largest pcapng block that is looked into. Blocks that are only passed over may be larger.
+/// Largest pcapng block that is read. Skipped blocks may be larger.
 pub(crate) const MAX_BLOCK: u32 = 16 << 20;
 
-/// Most interfaces in one section of a pcapng file.
+/// Maximum number of interfaces in one section of a pcapng file.
 pub(crate) const MAX_INTERFACES: usize = 1 << 16;
 
-/// Why a capture was not read, or not to its end. Its text is one line.
+/// The error of a capture that was not read, or not to its end. Its text is one line.
+///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::source::{Burst, Columns, Source};
+///
+/// let mut captures = Captures::from_bytes("notes.txt", b"just some text".to_vec());
+/// let error = captures.poll(&mut Burst::new(&mut Columns::default())).unwrap_err();
+/// assert!(error.to_string().starts_with("notes.txt: not a capture"));
+/// ```
 #[derive(Debug, Error)]
 pub enum CaptureError {
-    /// The capture is damaged or cut short. All packets before that place were handed out.
+    /// The capture is damaged or cut short. All packets before that place were returned.
     #[error(
         "{file}: byte {offset}{}: {damage}; packets before it are counted",
         if *.decompressed { " of the decompressed data" } else { "" }
@@ -26,20 +35,20 @@ pub enum CaptureError {
     Damaged {
         /// The file, with control characters escaped.
         file: String,
-        /// Where the first record (packet, block) begins that was not read; a file cut there is
-        /// sound. Behind a packet that was handed out, or behind the file header.
+        /// Start of the first record (packet or block) that was not read. The file up to this
+        /// offset is valid.
         offset: u64,
         /// Whether `offset` counts decompressed bytes.
         decompressed: bool,
-        /// What is wrong there.
+        /// The damage.
         damage: Damage,
     },
-    /// Not one packet could be looked for: there is no such file, or it is no capture.
+    /// The file cannot be opened or is not a capture.
     #[error("{file}: {refusal}")]
     Unreadable {
         /// The file, with control characters escaped.
         file: String,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
 }
@@ -53,20 +62,20 @@ impl From<CaptureError> for SourceError {
     }
 }
 
-/// A name for messages: one line, whatever characters it has.
+/// A name for messages, escaped so that it is one line.
 pub(crate) fn shown(name: &str) -> String {
     let mut shown = String::with_capacity(name.len());
     for character in name.chars() {
         match character {
             '\\' | '\'' | '"' => shown.push(character),
-            // Escapes control characters and what turns the reading direction around.
+            // Escapes control characters and those that change the text direction.
             _ => shown.extend(character.escape_debug()),
         }
     }
     shown
 }
 
-/// What is wrong with a record. The text begins with the name of the field.
+/// The damage of a record. The text begins with the name of the field.
 #[derive(Debug, Error)]
 pub enum Damage {
     /// The file ends inside a record or a block.
@@ -74,31 +83,31 @@ pub enum Damage {
     Cut {
         /// `record header`, `packet`, `block header` or `block`.
         field: &'static str,
-        /// Bytes of it that the file has.
+        /// Bytes of the field in the file.
         present: u64,
-        /// Bytes that it has by its length.
+        /// Length of the field in bytes.
         needed: u64,
     },
-    /// A packet goes on over the place where the file was cut for several readers, so that not all
-    /// of what they read is right.
+    /// A packet crosses the place where the file was cut for several readers, so the next part was
+    /// read wrongly.
     #[error("packet crosses byte {0}, where the file was split for several readers")]
     Seam(u64),
-    /// Interfaces were described before the place where the file was cut for several readers, so that
-    /// not all of what they read is right.
+    /// The interfaces change before the place where the file was cut for several readers, so the
+    /// next part was read wrongly.
     #[error("interfaces change before byte {0}, where the file was split for several readers")]
     Redescribed(u64),
     /// More captured bytes than any capture tool writes.
     #[error("captured length {0} exceeds {MAX_CAPTURED}")]
     CapturedLength(u32),
-    /// More captured bytes than the block around them has.
+    /// More captured bytes than the block has room for.
     #[error("captured length {captured} exceeds the {room} bytes of its block")]
     CapturedOverBlock {
         /// The captured length.
         captured: u32,
-        /// Bytes between the fixed fields and the end of the block.
+        /// Bytes between the fixed fields and the trailer of the block.
         room: u32,
     },
-    /// Too short for its kind, not a multiple of four, or too large to be looked into.
+    /// A block length that is too short for its type, not a multiple of four, or too large to read.
     #[error("block length {length} is impossible for a block of type {kind:#x}")]
     BlockLength {
         /// The block's length field.
@@ -106,10 +115,10 @@ pub enum Damage {
         /// The block's type field.
         kind: u32,
     },
-    /// A section header whose byte order cannot be told.
+    /// A section header with an unknown byte order.
     #[error("byte-order magic {0:02x?} does not belong to a pcapng section")]
     ByteOrder([u8; 4]),
-    /// A section of a version that is not understood.
+    /// A section of an unknown version.
     #[error("section version {major}.{minor} is not 1.0 or 1.2")]
     SectionVersion {
         /// Major version.
@@ -117,33 +126,33 @@ pub enum Damage {
         /// Minor version.
         minor: u16,
     },
-    /// A packet of an interface that no block before it describes: its link type is not known.
+    /// A packet of an interface without a description, so its link type is unknown.
     #[error("interface {0} of a packet has no description")]
     Interface(u32),
-    /// So many interfaces that describing them would take memory without end.
+    /// More interfaces than the memory limit allows.
     #[error("more than {MAX_INTERFACES} interface descriptions in one section")]
     Interfaces,
-    /// The compressed data are damaged, cut short, or need more memory than is granted.
+    /// The compressed data are damaged, cut short, or need more memory than allowed.
     #[error("compressed data {0}")]
     Compressed(io::Error),
-    /// The system could not read on.
+    /// The operating system failed to read.
     #[error("reading failed: {0}")]
     Read(io::Error),
 }
 
-/// Why there is nothing to read in a file.
+/// Why a file has nothing to read.
 #[derive(Debug, Error)]
 pub enum Refusal {
-    /// It is compressed by a program whose format is not read.
+    /// Compressed in an unsupported format.
     #[error("compressed with {0}, which is not supported; use: {0} -dc FILE | flowgauge analyze -")]
     Compressed(&'static str),
-    /// The file cannot be opened or not even begun.
+    /// The file cannot be opened, or its first bytes cannot be read.
     #[error("cannot be read: {0}; check its name and permissions")]
     Open(io::Error),
     /// A directory.
     #[error("is a directory; name the capture files in it")]
     Directory,
-    /// Nothing in it.
+    /// An empty file.
     #[error("is empty; a capture has at least a file header")]
     Empty,
     /// The file ends inside its header.
@@ -155,7 +164,7 @@ pub enum Refusal {
              or .zst"
     )]
     NotCapture([u8; 4]),
-    /// A version that this reader, like libpcap, does not know.
+    /// An unknown version; libpcap does not read it either.
     #[error(
         "version {major}.{minor} of {format} is not supported; convert it with the tools \
              that wrote it"
@@ -168,7 +177,7 @@ pub enum Refusal {
         /// Minor version.
         minor: u16,
     },
-    /// Bits of the link type that must be zero.
+    /// A link type with reserved bits set.
     #[error("link type {0:#010x} has reserved bits set; its file header is damaged")]
     LinkType(u32),
 }

@@ -1,4 +1,4 @@
-//! What every capture format does: find its file header, then walk records in a slice of bytes.
+//! The interface of both capture formats: recognize the file header, then walk records in a slice.
 
 use flowgauge_core::packet::Frame;
 use flowgauge_engine::source::{Ahead, Burst, Skipped};
@@ -9,14 +9,14 @@ use crate::{
     pcapng::{self, Pcapng},
 };
 
-/// A format, with what its file said so far.
+/// A capture format with the state of its file so far.
 #[derive(Clone, Debug)]
 pub(crate) enum Format {
     Pcap(Pcap),
     Pcapng(Pcapng),
 }
 
-/// The next packet, and what its record says beside its frame.
+/// A packet and its record.
 pub(crate) struct Packet<'a> {
     pub(crate) frame: Frame<'a>,
     /// Where the next record begins.
@@ -25,11 +25,11 @@ pub(crate) struct Packet<'a> {
     pub(crate) irregular: bool,
 }
 
-/// Why there is no next packet. Looking again at the same place gives the same reason.
+/// Why there is no next packet. Looking at the same place again gives the same reason.
 pub(crate) enum Stop {
     /// The bytes end before the record does.
     Need(Need),
-    /// The record cannot be understood.
+    /// The record is not valid.
     Damaged(Damage),
 }
 
@@ -45,49 +45,50 @@ impl From<Damage> for Stop {
     }
 }
 
-/// What is missing to go on.
+/// The bytes that are missing to continue.
 #[derive(Clone, Copy)]
 pub(crate) struct Need {
-    /// Bytes that must be there, from where the walk ended.
+    /// Number of bytes needed, from where the walk ended.
     pub(crate) bytes: usize,
-    /// What the record is cut inside of, if they never come.
+    /// The field in which the record is cut short if they are missing.
     pub(crate) field: &'static str,
-    /// Bytes of the same record that were passed over already; 0 between records.
+    /// Bytes of the same record that were skipped already; 0 between records.
     pub(crate) passed: u64,
-    /// Bytes from the begin of the record to the field, and to its end.
+    /// Bytes from the start of the record to the start of the field.
     pub(crate) before: u64,
+    /// Bytes from the start of the record to the end of the field.
     pub(crate) whole: u64,
 }
 
 impl Need {
-    /// So many bytes from the begin of a record.
+    /// `bytes` bytes from the start of a record.
     pub(crate) fn whole(bytes: usize, field: &'static str) -> Self {
         Self::behind(0, bytes, field)
     }
 
-    /// So many bytes of a field that stands behind others of its record.
+    /// A field of `bytes` bytes that follows `before` bytes of its record.
     pub(crate) fn behind(before: usize, bytes: usize, field: &'static str) -> Self {
         let (bytes, before) = (before + bytes, before as u64);
         Self { bytes, field, passed: 0, before, whole: bytes as u64 }
     }
 }
 
-/// What the begin of a file is.
+/// The result of reading a file header.
 pub(crate) enum Begin {
-    /// A format, and the bytes of its file header.
+    /// The format, and the length of its file header in bytes.
     Found(Format, usize),
-    /// Not to be told from fewer than so many bytes.
+    /// Needs at least this number of bytes.
     Need(usize),
 }
 
 impl Format {
-    /// Recognises a file by its first bytes.
+    /// Recognizes a file by its first bytes.
     pub(crate) fn begin(bytes: &[u8]) -> Result<Begin, Refusal> {
         let Some(&magic) = bytes.first_chunk::<4>() else { return Ok(Begin::Need(4)) };
         if magic == pcapng::SECTION { Pcapng::begin(bytes) } else { Pcap::begin(magic, bytes) }
     }
 
-    /// Whether a whole packet begins at `at`, which moves behind what is none.
+    /// Moves `at` to the next whole packet, past records without a packet.
     pub(crate) fn seek(&mut self, bytes: &[u8], at: &mut usize) -> Result<(), Stop> {
         match self {
             Self::Pcap(pcap) => pcap.next(bytes, *at).map(|_| ()),
@@ -95,8 +96,8 @@ impl Format {
         }
     }
 
-    /// Moves `at` behind the whole packets in `bytes`, and adds their frames to `burst` as far as
-    /// there is room. Pays one branch per call, so that the loops inside know their format.
+    /// Adds the whole packets in `bytes` to `burst` while it has room, and moves `at` past them.
+    /// Costs one branch per call; the loops inside are compiled per format.
     pub(crate) fn walk<'a>(&mut self, bytes: &'a [u8], at: &mut usize, burst: &mut Burst<'a>) {
         match self {
             Self::Pcap(pcap) => pcap.walk(bytes, at, burst),
@@ -104,7 +105,7 @@ impl Format {
         }
     }
 
-    /// Moves `at` behind whole packets in `bytes`, as far as `ahead` goes.
+    /// Moves `at` past whole packets in `bytes`, as far as `ahead` allows.
     pub(crate) fn skip(&mut self, bytes: &[u8], at: &mut usize, ahead: &Ahead) -> Skipped {
         match self {
             Self::Pcap(pcap) => pcap.skip(bytes, at, ahead),
@@ -112,7 +113,7 @@ impl Format {
         }
     }
 
-    /// Whether what comes next is read alike after this as after `other`.
+    /// Whether the following records are read the same way in this state as in `other`.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pcap(_), Self::Pcap(_)) => true,
@@ -121,7 +122,7 @@ impl Format {
         }
     }
 
-    /// Records so far that contradict themselves without being damaged.
+    /// Number of records so far that contradict themselves without being damaged.
     pub(crate) fn irregular(&self) -> u64 {
         match self {
             Self::Pcap(pcap) => pcap.irregular,
@@ -130,7 +131,8 @@ impl Format {
     }
 }
 
-/// The byte order of the host that wrote a file or a section.
+/// The byte order of the host that wrote a file or a section. Its functions panic if `bytes` is too
+/// short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ByteOrder {
     Little,
@@ -138,7 +140,7 @@ pub(crate) enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The two bytes at `at`, which must be there.
+    /// The two bytes at `at`.
     #[inline(always)]
     pub(crate) fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let field = [bytes[at], bytes[at + 1]];
@@ -148,7 +150,7 @@ impl ByteOrder {
         }
     }
 
-    /// The four bytes at `at`, which must be there.
+    /// The four bytes at `at`.
     #[inline(always)]
     pub(crate) fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let field = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
@@ -158,7 +160,7 @@ impl ByteOrder {
         }
     }
 
-    /// The eight bytes at `at`, which must be there.
+    /// The eight bytes at `at`.
     pub(crate) fn i64(self, bytes: &[u8], at: usize) -> i64 {
         let (first, second) = (self.u32(bytes, at), self.u32(bytes, at + 4));
         let (high, low) = match self {

@@ -1,5 +1,5 @@
-//! Where bytes come from: a file, standard input or any reader, decompressed where they are
-//! compressed, which their first bytes tell and not their name.
+//! The bytes of a capture: from a file, standard input or any reader, decompressed if their first
+//! bytes (not the file name) show a compressed format.
 
 use std::{
     fs::{self, File},
@@ -12,32 +12,34 @@ use std::{
     },
 };
 
+use flate2::{Decompress, FlushDecompress, Status};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 #[cfg(target_os = "linux")]
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::cut::Part;
 use crate::damage::{CaptureError, Refusal, shown};
-use crate::gzip::Gzip;
-use crate::waiting::Waiting;
 
-/// A bomb is what grows by more than this factor once it has grown to more than this.
+/// Compressed data that expand by more than this factor, and to more than [`BOMB_BYTES`], are
+/// refused as a decompression bomb.
 const BOMB_RATIO: u64 = 256;
 const BOMB_BYTES: u64 = 16 << 20;
 
-/// The largest window that a zstd stream may ask for: 2²⁵ bytes, what level 20 uses. It is the
-/// greater part of the memory that decompression takes.
+/// The largest window of a zstd stream: 2²⁵ bytes, as level 20 uses. Most of the memory of
+/// decompression is this window.
 const ZSTD_WINDOW_LOG: u32 = 25;
 
-/// zstd's decoder loses what it made of the piece of input in which it meets damage: the pieces
-/// are so small that little is lost, and large enough that the calls cost next to nothing.
+/// The decoder of zstd loses the output of the piece of input in which it finds damage. Pieces of
+/// this size lose little, and their calls cost almost nothing.
 const ZSTD_PIECE_BYTES: usize = 512;
 
-/// What a pipe may hold at least: as much as Linux allows every user.
+/// The size to which the buffer of a pipe is enlarged: the largest that Linux allows every user.
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Something to read, not opened yet.
+/// An input that is not opened yet.
 pub(crate) enum Origin {
     Path(PathBuf),
     Part(Part),
@@ -45,19 +47,19 @@ pub(crate) enum Origin {
     Reader(String, Box<dyn Read + Send>),
 }
 
-/// Something opened: its bytes are those of a capture.
+/// An opened input.
 pub(crate) struct Input {
     pub(crate) file: String,
     pub(crate) compressed: bool,
     pub(crate) bytes: Box<dyn Read + Send>,
-    /// Bytes taken from it so far, compressed as they stand.
+    /// Bytes read so far, before decompression.
     pub(crate) meter: Arc<AtomicU64>,
-    /// The part of a capture that `bytes` are, where they are not all of it.
+    /// The part of the capture that `bytes` holds; `None` for the whole capture.
     pub(crate) part: Option<Part>,
 }
 
 impl Origin {
-    /// The name as it was given.
+    /// The name as the user gave it.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Path(path) | Self::Part(Part { path, .. }) => path.display().to_string(),
@@ -66,7 +68,7 @@ impl Origin {
         }
     }
 
-    /// Bytes to be read, where that is known; what cannot be opened has none.
+    /// The number of bytes to read, if known; 0 for a file that cannot be opened.
     pub(crate) fn bytes(&self) -> Option<u64> {
         match self {
             Self::Path(path) => match fs::metadata(path) {
@@ -79,7 +81,7 @@ impl Origin {
         }
     }
 
-    /// Opens it and looks at its first bytes. What has to be waited for ends when `stop` is set.
+    /// Opens the input and reads its first bytes. A pipe ends when `stop` is set.
     pub(crate) fn open(self, stop: &Arc<AtomicBool>) -> Result<Input, CaptureError> {
         let file = shown(&self.name());
         let unreadable = |refusal| CaptureError::Unreadable { file: file.clone(), refusal };
@@ -109,7 +111,7 @@ impl Origin {
     }
 }
 
-/// The file, so that a reader that waits for it ends when `stop` is set.
+/// Makes reading end when `stop` is set, if the file is one that a reader may wait for.
 fn until(file: File, stop: &Arc<AtomicBool>) -> Box<dyn Read + Send> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Box::new(file);
@@ -118,8 +120,8 @@ fn until(file: File, stop: &Arc<AtomicBool>) -> Box<dyn Read + Send> {
     Box::new(Waiting { file, stop: Arc::clone(stop) })
 }
 
-/// Enlarges the buffer of a pipe, so that its writer and its reader wake each other less often. Does
-/// nothing to other files, or where the system refuses.
+/// Enlarges the buffer of a pipe, so that its writer and its reader wake each other less often. Has
+/// no effect on other files, or if the system refuses.
 fn enlarge(file: &File) {
     #[cfg(target_os = "linux")]
     if fcntl_getpipe_size(file).is_ok_and(|bytes| bytes < PIPE_BYTES) {
@@ -129,7 +131,7 @@ fn enlarge(file: &File) {
     let _ = file;
 }
 
-/// Puts a decoder in front of a source that is compressed, and says whether it did.
+/// Adds a decoder to a compressed source. The flag says whether the source is compressed.
 fn decompress(
     mut source: Box<dyn Read + Send>,
     meter: Arc<AtomicU64>,
@@ -154,25 +156,25 @@ fn decompress(
     Ok((Box::new(Decompressed { decoder, bytes: 0, meter }), true))
 }
 
-/// What a file is compressed with.
+/// A compression format.
 pub(crate) enum Codec {
     Gzip,
     Zstd,
 }
 
 impl Codec {
-    /// What `magic`, the first bytes of a file, say.
+    /// The format of a file that begins with `magic`.
     pub(crate) fn of(magic: &[u8]) -> Option<Self> {
         match magic {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
-            // The second is a frame to be skipped, which parallel compressors put first.
+            // The second is a skippable frame; parallel compressors begin with one.
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some(Self::Zstd),
             _ => None,
         }
     }
 }
 
-/// Counts the bytes that are taken out of a reader.
+/// Counts the bytes read from a reader.
 struct Metered<R> {
     inner: R,
     meter: Arc<AtomicU64>,
@@ -197,7 +199,7 @@ impl<R: BufRead> BufRead for Metered<R> {
     }
 }
 
-/// Shows its bytes in pieces of [`ZSTD_PIECE_BYTES`].
+/// Yields its bytes in pieces of [`ZSTD_PIECE_BYTES`].
 struct Pieces<R>(R);
 
 impl<R: BufRead> BufRead for Pieces<R> {
@@ -217,8 +219,8 @@ impl<R: BufRead> Read for Pieces<R> {
     }
 }
 
-/// Decompressed bytes, up to where they look like a bomb. Its errors complete the sentence of
-/// [`Damage::Compressed`](crate::Damage::Compressed).
+/// Decompressed bytes, until they look like a decompression bomb. The error texts complete the
+/// sentence of [`Damage::Compressed`](crate::Damage::Compressed).
 struct Decompressed {
     decoder: Box<dyn Read + Send>,
     bytes: u64,
@@ -230,7 +232,7 @@ impl Read for Decompressed {
         let read = self.decoder.read(buffer).map_err(|error| match error.kind() {
             ErrorKind::Interrupted => error,
             ErrorKind::UnexpectedEof => io::Error::other("is cut short"),
-            // zstd gives its reasons as text only.
+            // zstd reports its reasons only as text.
             _ if error.to_string().contains("too much memory") => io::Error::other(
                 "needs a window over 32 MiB; decompress the file with zstd --long=31 first",
             ),
@@ -244,5 +246,93 @@ impl Read for Decompressed {
             ));
         }
         Ok(read)
+    }
+}
+
+/// Interval between looks at the flag; a signal to this thread ends the wait early.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A file, such as a pipe, that ends when a flag is set, even while there is nothing to read.
+struct Waiting {
+    file: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Read for Waiting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut file = [PollFd::new(&self.file, PollFlags::IN)];
+            match poll(&mut file, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return self.file.read(buffer),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// The window of gzip files, also the largest of deflate.
+const WINDOW_BITS: u8 = 15;
+
+/// Inflates one gzip member or several.
+///
+/// Unlike the readers of flate2, it returns all bytes inflated before damage: flate2 drops the
+/// output of the call that finds the damage.
+struct Gzip<R> {
+    source: R,
+    inflate: Decompress,
+    /// Between two members, where the source may end.
+    between: bool,
+    failed: Option<io::Error>,
+}
+
+impl<R: BufRead> Gzip<R> {
+    fn new(source: R) -> Self {
+        let inflate = Decompress::new_gzip(WINDOW_BITS);
+        Self { source, inflate, between: true, failed: None }
+    }
+
+    /// Inflates some bytes; 0 if it needs more input or the member is complete.
+    fn step(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let input = self.source.fill_buf()?;
+        if input.is_empty() && !self.between {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let (read, written) = (self.inflate.total_in(), self.inflate.total_out());
+        let status = self.inflate.decompress(input, buffer, FlushDecompress::None);
+        let read = (self.inflate.total_in() - read) as usize;
+        let written = (self.inflate.total_out() - written) as usize;
+        self.source.consume(read);
+        self.between = false;
+        match status {
+            Ok(Status::StreamEnd) => {
+                self.inflate = Decompress::new_gzip(WINDOW_BITS);
+                self.between = true;
+            }
+            Ok(Status::Ok | Status::BufError) => {}
+            Err(error) => self.failed = Some(io::Error::new(ErrorKind::InvalidData, error)),
+        }
+        Ok(written)
+    }
+}
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            if self.between && self.source.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            let written = self.step(buffer)?;
+            if written > 0 {
+                return Ok(written);
+            }
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! Capture files, read as sources of packets and written: pcap and pcapng, plain or compressed with gzip or zstd.
+//! Capture files as sources of packets, and a writer: pcap and pcapng, plain or compressed with
+//! gzip or zstd.
 //!
-//! [`Captures`] reads files one after another as one stream: an input is opened and decompressed
-//! (`input`), its bytes pass through a `window`, a format (`pcap` or `pcapng`) walks the records
-//! in it, and a `reader` joins the three and says where a file is damaged. [`cut()`] makes parts of a
-//! large file, each a source of its own, and [`Files`] divides several among readers. [`Writer`] writes
-//! packets as pcapng.
+//! [`Captures`] reads files one after another as one stream. `input` opens and decompresses a file,
+//! `pcap` or `pcapng` walk its records, and `reader` joins both and says where a file is damaged.
+//! [`cut()`] cuts a large file into parts, each a source of its own; [`Files`] divides files among
+//! readers. [`Writer`] writes packets as pcapng.
 
 #![forbid(unsafe_code)]
 
@@ -13,21 +13,14 @@ mod cut;
 mod damage;
 mod files;
 mod format;
-mod gzip;
 mod input;
-mod order;
 mod pcap;
 mod pcapng;
 mod reader;
-mod streams;
-mod waiting;
-mod window;
 mod write;
 
 pub use captures::Captures;
 pub use cut::{Part, Whole, cut};
 pub use damage::{CaptureError, Damage, Refusal};
-pub use files::{Capture, Files};
-pub use order::in_order;
-pub use streams::Streams;
+pub use files::{Capture, Files, Streams, in_order};
 pub use write::Writer;

@@ -14,8 +14,8 @@ pub(crate) const FILE_HEADER: usize = 24;
 /// Bytes of the largest record.
 pub(crate) const LARGEST_RECORD: usize = 24 + MAX_CAPTURED as usize;
 
-/// Bits of the link type field that say what the first bytes of a frame are. Above them stand
-/// reserved bits and the length of the frame check sequence.
+/// The bits of the link type field that hold the link type. Above them are reserved bits and the
+/// length of the frame check sequence.
 const LINK_TYPE: u32 = 0xffff;
 const LINK_RESERVED: u32 = 0x03ff_0000;
 
@@ -32,24 +32,25 @@ pub(crate) struct Pcap {
     pub(crate) irregular: u64,
 }
 
-/// A record, as far as its header tells without its file.
+/// The fields of a record header that are used to find records.
 pub(crate) struct Record {
     /// Bytes of header and packet.
     pub(crate) bytes: usize,
-    /// The time: seconds since the UNIX epoch, and units of [`Pcap::fractions`].
+    /// Seconds since the UNIX epoch.
     pub(crate) seconds: u32,
+    /// Fraction of a second, below [`Pcap::fractions`] in a valid record.
     pub(crate) fraction: u32,
 }
 
-/// In what order a record holds its two lengths.
+/// The order of the two lengths in a record.
 #[derive(Clone, Copy, Debug)]
 enum Lengths {
     /// Captured, then original: since version 2.4.
     Straight,
     /// Original, then captured: before version 2.3, and in DG/UX's version 543.0.
     Swapped,
-    /// Either way, for version 2.3 was written by both sorts of program: the captured length is
-    /// the lesser one.
+    /// Either order, because programs of both kinds wrote version 2.3. The captured length is the
+    /// smaller one.
     Lesser,
 }
 
@@ -92,7 +93,7 @@ impl Pcap {
         Ok(Begin::Found(Format::Pcap(pcap), FILE_HEADER))
     }
 
-    /// The captured length and that on the wire, as the header of a record holds them.
+    /// The captured length and the length on the wire in a record header.
     #[inline(always)]
     fn lengths(&self, order: ByteOrder, header: &[u8]) -> (u32, u32) {
         let (first, second) = (order.u32(header, 8), order.u32(header, 12));
@@ -103,8 +104,8 @@ impl Pcap {
         }
     }
 
-    /// What `bytes` begin with, taken as a record; `None` where its header is not there as a whole,
-    /// or has a captured length that [`Pcap::next`] refuses.
+    /// The record at the start of `bytes`. `None` if its header is incomplete or has a captured
+    /// length that [`Pcap::next`] refuses.
     #[inline(always)]
     pub(crate) fn record(&self, bytes: &[u8]) -> Option<Record> {
         let header = bytes.get(..self.record_header)?;
@@ -116,7 +117,7 @@ impl Pcap {
         })
     }
 
-    /// What the fraction of a second stays below in a sound record.
+    /// Fractions per second: a valid record has a smaller fraction.
     pub(crate) fn fractions(&self) -> u32 {
         (1_000_000_000 / self.fraction_ns) as u32
     }
@@ -126,7 +127,7 @@ impl Pcap {
         self.packet(self.order, bytes, at).ok_or_else(|| self.stop(bytes, at))
     }
 
-    /// Why there is no packet at `at`.
+    /// The reason why there is no packet at `at`.
     #[cold]
     fn stop(&self, bytes: &[u8], at: usize) -> Stop {
         let Some(header) = bytes.get(at..at + self.record_header) else {
@@ -165,7 +166,7 @@ impl Pcap {
         *at = next;
     }
 
-    /// Passes over records; see [`Format::skip`].
+    /// Skips records; see [`Format::skip`].
     pub(crate) fn skip(&mut self, bytes: &[u8], at: &mut usize, ahead: &Ahead) -> Skipped {
         // Compiled once per byte order.
         match self.order {
@@ -193,7 +194,7 @@ impl Pcap {
         skipped
     }
 
-    /// The packet whose record begins at `at`, unless it is cut or damaged.
+    /// The packet whose record begins at `at`. `None` if it is cut short or damaged.
     #[inline(always)]
     fn packet<'a>(&self, order: ByteOrder, bytes: &'a [u8], at: usize) -> Option<Packet<'a>> {
         let header = bytes.get(at..at + self.record_header)?;

@@ -1,6 +1,7 @@
-//! Compressed bombs, and files that promise more than they have: stopped, in little memory.
+//! Decompression bombs, and files that claim to be larger than they are, are stopped in little
+//! memory.
 //!
-//! One test alone in its process, for it measures the memory of the process.
+//! This test has its own process, because it measures the memory of the process.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -23,9 +24,9 @@ fn memory(field: &str) -> usize {
     line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<usize>().unwrap() << 10
 }
 
-/// Reads to the end: packets, messages, and by how much memory grew at most meanwhile.
+/// Reads to the end. Returns packets, messages, and the peak growth of memory.
 fn measure(file: Vec<u8>) -> (u64, Vec<String>, usize) {
-    // Makes the peak start anew from what is there now.
+    // Resets the peak to the current memory.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let base = memory("VmRSS");
     let mut captures = Captures::from_reader("bomb", Cursor::new(file));
@@ -72,12 +73,12 @@ fn bomb(compress: impl Fn(&[u8]) -> Vec<u8>, first: &[u8], more: &[u8]) -> Vec<u
 fn bombs_stop_in_little_memory() {
     let header = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\x04\0\x01\0\0\0";
     let section = b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x1c\0\0\0";
-    // A block to be passed over and a section header, each of which says that it is huge.
+    // A skipped block and a section header that both claim to be huge.
     let passed = [&section[..], b"\xad\x0b\0\0\xfc\xff\xff\xff"].concat();
     let held = [&section[..], b"\x0a\x0d\x0d\x0a\0\0\0\x01\x4d\x3c\x2b\x1a"].concat();
     let interface = b"\x01\0\0\0\x14\0\0\0\x01\0\0\0\0\0\0\0\x14\0\0\0".repeat(8 * MIB / 20);
     let zeros = vec![0; 8 * MIB];
-    // Does not compress, so that only sizes count.
+    // Incompressible, so that only sizes count.
     let mut state = 1_u64;
     let noise: Vec<u8> = (0..MIB)
         .map(|_| {
@@ -86,7 +87,7 @@ fn bombs_stop_in_little_memory() {
         })
         .collect();
     let promise = [&section[..], b"\x06\0\0\0\0\0\0\x01", &noise.repeat(20)].concat();
-    // Fills the widest window that is granted.
+    // Fills the largest window allowed.
     let wide = [&passed[..], &noise.repeat(80)].concat();
 
     let plain_zstd = |bytes: &[u8]| zstd(bytes, None);
@@ -115,7 +116,7 @@ fn bombs_stop_in_little_memory() {
         assert!(grown <= 64 * MIB, "{name}: memory grew by {grown} bytes");
     }
 
-    // A capture that compresses well without being a bomb: sound at any size.
+    // A capture that compresses well, but is not a bomb: valid at any size.
     let mut honest = header.to_vec();
     for index in 0..400_000_u32 {
         honest.extend((index / 1000).to_le_bytes());

@@ -1,4 +1,4 @@
-//! The inputs that are kept for the fuzz targets, replayed.
+//! Replays the stored inputs of the fuzz targets.
 #![allow(dead_code, unreachable_pub, reason = "what is shared serves the fuzz targets too")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,7 +11,7 @@ mod targets;
 
 use std::{fs, path::Path};
 
-/// Runs `target` on each input of the folder, and on each of its beginnings.
+/// Runs `target` on each input of the folder and on each of its prefixes.
 fn replay(name: &str, target: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let mut inputs = 0;

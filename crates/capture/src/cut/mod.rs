@@ -1,12 +1,9 @@
-//! Cuts one large capture among several readers.
+//! Cuts one large capture into parts for several readers.
 
-mod finder;
-#[cfg(test)]
-mod tests;
-
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -14,51 +11,55 @@ use thiserror::Error;
 use crate::captures::Captures;
 use crate::format::{Begin, Format};
 use crate::input::{Codec, Origin};
-use finder::{Finder, Found, STRETCH, find_block};
+use crate::pcap::{LARGEST_RECORD, Pcap, Record};
+use crate::pcapng::{BLOCK_HEADER, Pcapng};
 
-/// Least bytes of a part: the finder looks at a stretch before the wanted place, and finds one that
-/// is up to a largest record behind it.
+/// Minimum size of a part. The finder looks at a stretch before the wanted place, and finds a
+/// record up to a largest record after it.
 const LEAST_BYTES: u64 = 2 * STRETCH as u64;
 
-/// A part of a capture: whole records, as far as the finder can tell.
+/// A part of a capture: a range of whole records.
 ///
-/// The parts in their order give what the whole file gives if each of them is read without error:
-/// the first one begins where the file does, or behind its header, and one that ends exactly where the next
-/// begins, with the same interfaces, proves the next. Where a part gives an error, what the parts behind it give is to be thrown
-/// away, since reading the whole file would have ended there.
+/// If every part is read without error, the parts in order give the packets of the whole file. The
+/// first part begins where the file does, or after its header. A part that ends exactly where the
+/// next one begins, with the same interfaces, proves that the next one begins at a record. If a
+/// part returns an error, discard the packets of all later parts: reading the whole file would have
+/// ended there.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub(crate) path: PathBuf,
-    /// Where it lies in the file. The last one goes as far as the file does, whatever stands here.
+    /// Its place in the file. The last part extends to the end of the file, even if the file has
+    /// grown.
     pub(crate) bytes: Range<u64>,
-    /// What the file said before the part, and what it has to have said before the next one.
+    /// The state of the format at the start of the part.
     pub(crate) format: Format,
+    /// The state that the next part assumes; `None` for the last part.
     pub(crate) next: Option<Format>,
 }
 
-/// Why a capture has to be read by one reader. The text completes "… is read by one reader: ".
+/// Why a capture must be read by one reader. The text completes "… is read by one reader: ".
 #[derive(Debug, Error)]
 pub enum Whole {
-    /// It cannot be opened or read; reading it says why.
+    /// The file cannot be opened or read.
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] io::Error),
-    /// A pipe, standard input, a directory.
+    /// A pipe, standard input or a directory.
     #[error("it is not a regular file")]
     NoFile,
-    /// Compressed data have no places to begin at.
+    /// Compressed data cannot be read from the middle.
     #[error("it is compressed")]
     Compressed,
-    /// No capture.
+    /// Not a capture.
     #[error("it is not a capture")]
     OtherFormat,
-    /// Another reader would cost more than it reads.
+    /// Too small for a second reader to pay off.
     #[error("it is smaller than {} bytes", 2 * LEAST_BYTES)]
     Small,
-    /// The first packet is so near to 1970 that lengths and fractions of a second may be taken for
+    /// The first packet is so close to 1970 that lengths and fractions of a second may look like
     /// times.
     #[error("its first timestamp is so early that lengths look like timestamps")]
     Early,
-    /// Such a part would lie outside the file's records.
+    /// The part lies outside the file's records.
     #[error(
         "it has records in bytes {} to {}, and the part is bytes {} to {}",
         file.start, file.end, part.start, part.end
@@ -69,29 +70,37 @@ pub enum Whole {
         /// Bytes of the file's records.
         file: Range<u64>,
     },
-    /// From this byte on, bytes may be taken for records in several ways, as where a packet holds
-    /// a capture.
+    /// After this byte, records may begin at several places, as in a packet that holds a capture.
     #[error("after byte {0}, a record may begin at several places")]
     Ambiguous(u64),
-    /// From this byte on, no records follow whose lengths are sound and, in a pcap, whose times are within a
-    /// year of the first one's.
+    /// After this byte, no records follow with valid lengths and, in a pcap, with times within a
+    /// year of the first one.
     #[error("after byte {0}, no record within a year of the first one was found")]
     Lost(u64),
 }
 
-/// Cuts a pcap or pcapng file into at most `pieces` parts of about the same number of bytes.
+/// Cuts a pcap or pcapng file into at most `pieces` parts of about the same size.
 ///
-/// A record's begin cannot be recognised by itself. So all chains of records are followed that
-/// could begin within one largest record, over another such length up to the wanted place; only where
-/// they all run into one is the file cut, at the record that they lead to. What a
-/// record may be is what the reader accepts, with a sound fraction of a second and a time within a
-/// year of the first record's; of pcapng, what has the same length before and behind it. Nothing is guessed: if the true chain is among these it is the one,
-/// and whether it was shows in the end of the part before (see [`Part`]).
+/// The start of a record cannot be recognized on its own. So `cut` follows all chains of records
+/// that could begin within the length of one largest record, over one more such length, up to the
+/// wanted place. It cuts only where all chains meet in one, at the record to which they lead. A
+/// possible record of a pcap is one that the reader accepts, with a valid fraction of a second and
+/// a time within a year of the first record; a possible block of a pcapng repeats its length at its
+/// end. This does not guess: if the true chain is among those followed, the cut is right, and the
+/// end of the part before shows whether it is (see [`Part`]).
 ///
-/// Costs 512 KiB read and some 1 to 2 ms for each part but the first, and 3 MiB of memory.
+/// Cost: 512 KiB read and some 1 to 2 ms for each part but the first, and 3 MiB of memory.
+///
+/// ```
+/// use flowgauge_capture::{Whole, cut};
+///
+/// let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tcpdump/isup.pcap");
+/// // Parts have at least 1 MiB.
+/// assert!(matches!(cut(path.as_ref(), 4), Err(Whole::Small)));
+/// ```
 ///
 /// # Errors
-/// Why the file has to be read as a whole.
+/// The reason why the file must be read as a whole.
 pub fn cut(path: &Path, pieces: usize) -> Result<Vec<Part>, Whole> {
     let head = Head::read(path)?;
     let pieces = (pieces as u64).min(head.bytes / LEAST_BYTES);
@@ -131,14 +140,14 @@ pub fn cut(path: &Path, pieces: usize) -> Result<Vec<Part>, Whole> {
     Ok(begins.iter().zip(ends).map(part).collect())
 }
 
-/// The begin of a capture that is a regular file.
+/// The start of a capture that is a regular file.
 struct Head {
     file: File,
-    /// Bytes of the file.
+    /// Length of the file.
     bytes: u64,
-    /// Its first bytes.
+    /// The first [`STRETCH`] bytes of the file.
     begin: Vec<u8>,
-    /// The bytes of the file's header, and what it says.
+    /// Length of the file header.
     header: usize,
     format: Format,
 }
@@ -158,7 +167,8 @@ impl Head {
         Ok(Self { file, bytes, begin, header, format })
     }
 
-    /// What later parts take for granted: of pcapng, all that comes before the first packet.
+    /// The state of the format that later parts assume: for pcapng, the state before the first
+    /// packet.
     fn next(&self) -> Result<Format, Whole> {
         let mut next = self.format.clone();
         if let Format::Pcapng(pcapng) = &mut next {
@@ -175,7 +185,7 @@ impl Head {
 /// Finds a record in a stretch of a file.
 type Find<'a> = dyn Fn(&[u8]) -> Found + 'a;
 
-/// Opens what must be a regular file: opening a pipe could wait for its other end.
+/// Opens a regular file. Other files are refused, because opening a pipe could block.
 fn open(path: &Path) -> Result<File, Whole> {
     if path == Path::new("-") || !path.metadata()?.is_file() {
         return Err(Whole::NoFile);
@@ -184,11 +194,11 @@ fn open(path: &Path) -> Result<File, Whole> {
 }
 
 impl Part {
-    /// The part of a capture that [`cut()`] found in these bytes, perhaps in another process: what the
-    /// file says before it is read again.
+    /// The part that [`cut()`] found in these bytes, perhaps in another process. Reads the start of
+    /// the file again.
     ///
     /// # Errors
-    /// When the file cannot be read, or such a part cannot be one of it.
+    /// When the file cannot be read, or the part lies outside its records.
     pub fn at(path: &Path, bytes: Range<u64>) -> Result<Self, Whole> {
         let head = Head::read(path)?;
         let header = head.header as u64;
@@ -201,13 +211,13 @@ impl Part {
         Ok(Self { path: path.to_owned(), bytes, format, next: (!is_last).then_some(next) })
     }
 
-    /// The part as a source of packets, which opens the file when it is read first. An error names
-    /// the byte of the file, as when the whole of it is read.
+    /// The part as a source of packets. It opens the file at the first read. Errors name offsets in
+    /// the whole file.
     pub fn open(&self) -> Captures {
         Captures::new([Origin::Part(self.clone())])
     }
 
-    /// Where it lies in the file.
+    /// Its place in the file.
     pub fn bytes(&self) -> Range<u64> {
         self.bytes.clone()
     }
@@ -220,3 +230,105 @@ impl Part {
         Ok(file.take(bytes))
     }
 }
+
+/// Number of bytes that the finder looks at. In a valid file, at least one record begins in the
+/// first half; the second half lets chains meet or end.
+const STRETCH: usize = 2 * LARGEST_RECORD;
+
+/// Allowed distance of times from the first one: a day before, a year after.
+const BACK_SECONDS: u32 = 86_400;
+const ON_SECONDS: u32 = 366 * 86_400;
+
+/// Finds the start of a record of a classic pcap file.
+struct Finder<'a> {
+    pcap: &'a Pcap,
+    /// Plausible seconds of a record.
+    seconds: RangeInclusive<u32>,
+}
+
+/// The result of following all chains in a stretch of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// All chains lead to the record that begins here: near the end of the stretch, or up to a
+    /// largest record after it.
+    At(usize),
+    /// Several chains do not meet.
+    Several,
+    /// There is no chain.
+    None,
+}
+
+impl<'a> Finder<'a> {
+    /// A finder for the file that begins with the record `first`. `None` if its time is so early
+    /// that a fraction of a second or a length is also a plausible time: then each chain would have
+    /// a second one a few bytes away.
+    fn new(pcap: &'a Pcap, first: &Record) -> Option<Self> {
+        let earliest = first.seconds.checked_sub(BACK_SECONDS)?;
+        let seconds = earliest..=first.seconds.saturating_add(ON_SECONDS);
+        (earliest >= pcap.fractions()).then_some(Self { pcap, seconds })
+    }
+
+    /// The record to which all chains in [`STRETCH`] bytes of the file lead.
+    fn find(&self, stretch: &[u8]) -> Found {
+        self.find_within(stretch, LARGEST_RECORD)
+    }
+
+    /// As [`Self::find`], if no record has more than `largest` bytes.
+    fn find_within(&self, stretch: &[u8], largest: usize) -> Found {
+        follow(stretch, largest, self.pcap.record_header, |at| self.plausible(&stretch[at..]))
+    }
+
+    /// The length of the record that may begin here.
+    #[inline(always)]
+    fn plausible(&self, bytes: &[u8]) -> Option<usize> {
+        let record = self.pcap.record(bytes)?;
+        let timely = self.seconds.contains(&record.seconds);
+        (timely && record.fraction < self.pcap.fractions()).then_some(record.bytes)
+    }
+}
+
+/// The block of a pcapng file to which all chains in [`STRETCH`] bytes lead. The stretch must begin
+/// at a multiple of four bytes in the file, as all blocks do.
+fn find_block(pcapng: &Pcapng, stretch: &[u8]) -> Found {
+    follow(stretch, LARGEST_RECORD, BLOCK_HEADER, |at| {
+        (at % 4 == 0).then(|| pcapng.plausible(&stretch[at..], LARGEST_RECORD))?
+    })
+}
+
+/// Follows all chains of adjacent records that begin within the first `largest` bytes. `plausible`
+/// gives the length of a record that may begin at a place.
+#[inline(always)]
+fn follow(
+    stretch: &[u8],
+    largest: usize,
+    header: usize,
+    plausible: impl Fn(usize) -> Option<usize>,
+) -> Found {
+    // For each place, the length of a record that begins there and whose chain reaches the end of
+    // the stretch; otherwise 0.
+    let mut records = vec![0_u32; stretch.len()];
+    for at in (0..stretch.len()).rev() {
+        let Some(bytes) = plausible(at) else { continue };
+        // The chain has reached the end if not even a header fits behind the record.
+        let unseen = at + bytes + header > stretch.len();
+        if unseen || records[at + bytes] > 0 {
+            records[at] = bytes as u32;
+        }
+    }
+    // The next record of each chain that begins within `largest` bytes. Chains that met share one
+    // place. Any of them may be the true chain.
+    let mut tips = BTreeSet::new();
+    for at in (0..stretch.len()).filter(|&at| records[at] > 0) {
+        if tips.remove(&at) || at < largest {
+            tips.insert(at + records[at] as usize);
+        }
+    }
+    match (tips.pop_first(), tips.len()) {
+        (None, _) => Found::None,
+        (Some(at), 0) => Found::At(at),
+        _ => Found::Several,
+    }
+}
+
+#[cfg(test)]
+mod tests;

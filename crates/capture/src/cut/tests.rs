@@ -1,4 +1,4 @@
-//! The finder on stretches as short as small captures allow.
+//! The finder, on stretches that are short enough for small captures.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::path::{Path, PathBuf};
@@ -6,15 +6,14 @@ use std::{env, fs};
 
 use flowgauge_engine::source::{Burst, Columns, Source};
 
-use super::finder::{Finder, Found};
-use super::{Part, Whole, cut};
+use super::{Finder, Found, Part, Whole, cut};
 use crate::captures::Captures;
 use crate::format::{Begin, Format};
 use crate::pcap::Pcap;
 
 const SECONDS: u32 = 1_700_000_000;
 
-/// A header of a record with its packet behind it, microseconds, little-endian.
+/// A record: header and packet, microseconds, little-endian.
 fn record(seconds: u32, fraction: u32, packet: &[u8]) -> Vec<u8> {
     let length = packet.len() as u32;
     let header = [seconds, fraction, length, length].map(u32::to_le_bytes);
@@ -32,7 +31,7 @@ fn pcap(bytes: &[u8]) -> Option<Pcap> {
     }
 }
 
-/// Where the records of a classic pcap begin, its end last; `None` where it is damaged.
+/// The offsets of the records of a classic pcap, and of its end; `None` if it is damaged.
 fn edges(pcap: &Pcap, bytes: &[u8]) -> Option<Vec<usize>> {
     let mut edges = vec![24];
     while edges[edges.len() - 1] < bytes.len() {
@@ -42,8 +41,8 @@ fn edges(pcap: &Pcap, bytes: &[u8]) -> Option<Vec<usize>> {
     (edges[edges.len() - 1] == bytes.len()).then_some(edges)
 }
 
-/// Looks from each of `places` that leave a whole stretch: how many are found, and how many not.
-/// What is found must be a begin.
+/// Looks in a stretch at each `step` bytes. Returns how often a record is found, and how often not.
+/// Each place found must be the start of a record.
 fn look(name: &str, bytes: &[u8], step: usize) -> (usize, usize) {
     let Some(pcap) = pcap(bytes) else { return (0, 0) };
     let Some(edges) = edges(&pcap, bytes) else { return (0, 0) };
@@ -76,7 +75,7 @@ fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn what_is_found_in_real_captures_is_a_begin() {
+fn finds_record_starts_in_real_captures() {
     let mut paths = Vec::new();
     captures(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"), &mut paths);
     match env::var_os("FLOWGAUGE_CAPTURES") {
@@ -95,17 +94,17 @@ fn what_is_found_in_real_captures_is_a_begin() {
         }
     }
     println!("{files} files, {found} begins found, {refused} refused");
-    // Those whose fractions or times are unsound are refused.
+    // Captures with invalid fractions or times are refused.
     assert!(found >= 100 && refused * 5 < found, "{found} found, {refused} refused");
 }
 
 #[test]
-fn zeros_text_and_headers_as_payload_hide_no_begin() {
+fn finds_record_starts_among_zeros_text_and_headers() {
     let headers = [header(0xa1b2_c3d4), record(SECONDS, 7, &[1; 50]), record(0, 0, &[])].concat();
     for payload in [vec![0; 700], vec![b'a'; 700], headers.repeat(5), vec![0xff; 700]] {
         let mut file = header(0xa1b2_c3d4);
         for index in 0..60 {
-            // Fractions one by one are as even as seconds would be.
+            // Consecutive fractions are as regular as seconds would be.
             file.extend(record(SECONDS, index, &payload[..(index as usize * 97) % payload.len()]));
         }
         let (found, refused) = look("payload", &file, 1);
@@ -114,9 +113,9 @@ fn zeros_text_and_headers_as_payload_hide_no_begin() {
 }
 
 #[test]
-fn a_capture_in_a_packet_is_no_begin_where_its_chain_ends_and_is_refused_where_it_goes_on() {
+fn a_capture_in_a_packet_is_ignored_if_its_chain_ends_and_refused_otherwise() {
     let inner = record(SECONDS + 5, 1, &[3; 40]).repeat(10);
-    // The last record within reaches over the next header, to what follows it.
+    // The last inner record extends over the next header, to the data after it.
     let bridge = record(SECONDS + 5, 1, &[3; 32])[..32].to_vec();
     for (payload, goes_on) in [(inner.clone(), false), ([inner, bridge].concat(), true)] {
         let mut file = header(0xa1b2_c3d4);
@@ -136,8 +135,9 @@ fn a_capture_in_a_packet_is_no_begin_where_its_chain_ends_and_is_refused_where_i
 }
 
 #[test]
-fn files_whose_fractions_may_be_times_have_no_finder() {
-    // From 11.6 days on a microsecond is no second, and from 31.7 years on no nanosecond is.
+fn files_with_fractions_that_look_like_times_have_no_finder() {
+    // After 11.6 days no fraction in microseconds is a plausible time, and after 31.7 years none in
+    // nanoseconds.
     for (magic, least) in [(0xa1b2_c3d4, 1_000_000), (0xa1b2_3c4d, 1_000_000_000)] {
         let pcap = pcap(&header(magic)).unwrap();
         for (seconds, there) in
@@ -162,7 +162,7 @@ fn times_ns(mut captures: Captures) -> Vec<i64> {
 }
 
 #[test]
-fn a_part_is_read_by_its_place_alone() {
+fn a_part_is_found_again_by_its_byte_range() {
     let folder = env::temp_dir().join(format!("flowgauge-part-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let (plain, blocks) = (folder.join("a.pcap"), folder.join("a.pcapng"));
@@ -195,7 +195,7 @@ fn a_part_is_read_by_its_place_alone() {
         for outside in [bytes..bytes + 9, 24..bytes + 1, 500..500] {
             assert!(matches!(Part::at(path, outside), Err(Whole::Outside { .. })));
         }
-        // Between records nothing is read as one.
+        // Bytes between records are not read as records.
         let begin = parts[1].bytes().start + 1;
         let mut wrong = Part::at(path, begin..bytes).unwrap().open();
         let mut burst = Burst::new(&mut columns);

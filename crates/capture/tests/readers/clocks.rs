@@ -1,4 +1,4 @@
-//! Sections, interfaces and the times they keep, exact to the nanosecond.
+//! Times of sections and interfaces, exact to the nanosecond.
 
 use flowgauge_capture::Captures;
 
@@ -10,7 +10,7 @@ fn each_interface_has_its_own_unit_and_offset() {
     let ticks = 1_234_567_890_123_456_789_u64;
     let offset = |seconds: i64| seconds.to_le_bytes();
     for (options, expected) in [
-        // Microseconds where nothing is said; saturated, since the ticks overflow.
+        // Microseconds by default; saturated, because the ticks overflow.
         (vec![], i64::MAX),
         (vec![(9, &[9][..])], 1_234_567_890_123_456_789),
         (vec![(9, &[12][..])], 1_234_567_890_123_456),
@@ -56,7 +56,7 @@ fn sections_keep_their_own_interfaces_and_byte_order() {
         [(113, 5_000_000), (1, 5000), (101, 5_000_000), (1, 5000), (228, 5_000_000), (1, 5000)];
     assert_eq!(seen, expected);
 
-    // A new section forgets the interfaces of the one before.
+    // A new section has no interfaces.
     let before = file.len();
     file.extend(section(false));
     file.extend(interface(false, 1, 0, &[]));
@@ -78,7 +78,7 @@ fn a_simple_packet_is_cut_at_the_snap_length_and_has_no_time() {
         assert!(errors.is_empty());
         let packet = &packets[0];
         assert_eq!((packet.data.len(), packet.wire, packet.time_ns), (captured, 21, 0));
-        // It has more bytes than its interface captures only by saying so, which it cannot.
+        // The block has no captured length, so it cannot exceed the snap length of its interface.
         assert_eq!(irregular, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! gzip and zstd, recognised by their bytes.
+//! gzip and zstd, recognized by their bytes.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 3).unwrap()
 }
 
-/// A capture that does not compress away.
+/// A capture that hardly compresses.
 fn large() -> Vec<u8> {
     let mut random = Random(5);
     let lengths: Vec<usize> = (0..2000).map(|_| random.below(1400)).collect();
@@ -33,11 +33,11 @@ fn large() -> Vec<u8> {
 }
 
 #[test]
-fn round_trips_in_one_piece_and_in_several() {
+fn one_member_and_several_members_are_decompressed() {
     for file in [large(), pcapng(true)] {
         let expected = walk(&file).packets;
         let middle = file.len() / 3;
-        // A frame to be skipped: what parallel compressors write first.
+        // A skippable frame; parallel compressors begin with one.
         let mut skipped = b"\x50\x2a\x4d\x18\x04\0\0\0skip".to_vec();
         skipped.extend(zstd(&file));
         for compressed in [
@@ -58,7 +58,7 @@ fn round_trips_in_one_piece_and_in_several() {
 }
 
 #[test]
-fn what_is_cut_short_is_read_as_far_as_it_goes() {
+fn a_truncated_stream_is_read_up_to_its_end() {
     let file = large();
     let walked = walk(&file);
     for (name, compressed) in [("gzip", gzip(&file)), ("zstd", zstd(&file))] {
@@ -91,7 +91,7 @@ fn what_is_cut_short_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_is_damaged_says_so() {
+fn damage_is_reported() {
     let file = large();
     let packets_of = walk(&file).packets;
     for (name, compressed) in [("gzip", gzip(&file)), ("zstd", zstd(&file))] {
@@ -105,15 +105,15 @@ fn what_is_damaged_says_so() {
             assert!(packets.len() <= packets_of.len());
             caught += usize::from(matches!(&errors[..], [CaptureError::Damaged { .. }]));
         }
-        // gzip keeps a checksum. These zstd streams have none, and flipped literals go unseen.
+        // gzip has a checksum. These zstd streams have none, so flipped literals are not detected.
         assert!(name == "zstd" || caught == 100, "{name}: {caught} of 100");
     }
 }
 
-/// Blocks of which each is whole or lost: stored ones of gzip, whose headers are in known places,
-/// and frames of zstd, one for each part of the capture.
+/// Blocks that are either read completely or lost: stored gzip blocks, with headers at known
+/// places, and frames of zstd, one for each part of the capture.
 #[test]
-fn all_that_was_compressed_before_the_damage_is_kept() {
+fn data_before_the_damage_is_kept() {
     const STORED: usize = 32 << 10;
     let file = large();
     let (mut gzip, mut zstd) = (vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255], Vec::new());
@@ -141,7 +141,7 @@ fn all_that_was_compressed_before_the_damage_is_kept() {
 }
 
 #[test]
-fn damage_inside_is_told_in_decompressed_bytes() {
+fn offsets_of_inner_damage_count_decompressed_bytes() {
     let file = pcap(false, 0xa1b2_c3d4, (2, 4), &[60, 60]);
     let (packets, errors, _) = read(&mut Captures::from_bytes("x", gzip(&file[..170])));
     assert_eq!(packets.len(), 1);
@@ -150,7 +150,7 @@ fn damage_inside_is_told_in_decompressed_bytes() {
 }
 
 #[test]
-fn compressed_nothing_is_no_capture() {
+fn compressed_empty_input_is_not_a_capture() {
     for compressed in [gzip(&[]), zstd(&[]), gzip(b"text"), gzip(&gzip(&large()))] {
         let (packets, errors, _) = read(&mut Captures::from_bytes("x", compressed));
         assert!(packets.is_empty());

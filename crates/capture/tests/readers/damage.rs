@@ -1,4 +1,4 @@
-//! Captures damaged in every way that a byte can be, against the second reader.
+//! Captures with every kind of damaged byte, compared with the second reader.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +11,7 @@ use crate::{
 
 const SEED: u64 = 0x5eed_0003;
 
-/// Reads `file` with both readers and compares all that they say.
+/// Reads `file` with both readers and compares their results.
 fn check(name: &str, file: &[u8]) -> End {
     let walked = walk(file);
     let captures = || Captures::from_bytes("made.pcap", file.to_vec());
@@ -40,7 +40,7 @@ fn check(name: &str, file: &[u8]) -> End {
 }
 
 #[test]
-fn sound_captures_are_read_whole() {
+fn valid_captures_are_read_completely() {
     for (name, file) in sound() {
         assert_eq!(check(&name, &file), End::Whole, "{name}");
         assert!(walk(&file).packets.len() >= 6, "{name}");
@@ -51,7 +51,7 @@ fn sound_captures_are_read_whole() {
 }
 
 #[test]
-fn mutants_are_judged_as_the_second_reader_judges_them() {
+fn both_readers_agree_on_mutated_captures() {
     println!("seed {SEED:#x}");
     let mut random = Random(SEED);
     let mut tally = [0_usize; 3];
@@ -79,7 +79,8 @@ fn mutants_are_judged_as_the_second_reader_judges_them() {
             }
         }
         let bits = 8 * file.len();
-        // Every bit of what is made here, some of what is real, half of them in the first bytes.
+        // Every bit of generated files, and some bits of real ones, half of them in the first
+        // bytes.
         let flips: Vec<usize> = if index < small {
             (0..bits).collect()
         } else {
@@ -97,7 +98,7 @@ fn mutants_are_judged_as_the_second_reader_judges_them() {
 }
 
 #[test]
-fn bytes_at_random_are_judged_alike() {
+fn both_readers_agree_on_random_bytes() {
     println!("seed {SEED:#x}");
     let mut random = Random(SEED);
     let bases = [pcap(false, 0xa1b2_c3d4, (2, 4), &[60, 7, 60]), pcapng(false), pcapng(true)];
@@ -116,9 +117,9 @@ fn bytes_at_random_are_judged_alike() {
     }
 }
 
-/// One line for each sort of damage, as a person reads it.
+/// The message for each kind of damage.
 #[test]
-fn messages_say_what_where_and_what_to_do() {
+fn messages_give_problem_place_and_remedy() {
     let message = |file: &[u8]| {
         let (_, errors, _) = read(&mut Captures::from_bytes("x.pcap", file.to_vec()));
         errors.into_iter().map(|error| error.to_string()).collect::<Vec<_>>().join("|")
@@ -150,7 +151,7 @@ fn messages_say_what_where_and_what_to_do() {
 }
 
 #[test]
-fn bits_about_the_frame_check_sequence_are_no_part_of_the_link_type() {
+fn the_frame_check_sequence_bits_do_not_change_the_link_type() {
     let mut file = pcap(false, 0xa1b2_c3d4, (2, 4), &[60]);
     file[23] = 0x44;
     let (packets, errors, _) = read(&mut Captures::from_bytes("x", file));
@@ -159,7 +160,7 @@ fn bits_about_the_frame_check_sequence_are_no_part_of_the_link_type() {
 }
 
 #[test]
-fn what_contradicts_itself_harmlessly_is_accepted_and_counted() {
+fn irregular_records_are_accepted_and_counted() {
     let mut file = pcapng(false);
     let blocks = walk(&file).edges;
     // The trailer of the first packet's block.

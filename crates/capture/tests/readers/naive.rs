@@ -1,11 +1,11 @@
-//! A second reader, written apart from the first: plain arithmetic over the whole file, in passes.
+//! An independent second reader: simple arithmetic over the whole file, in several passes.
 
 use crate::support::Packet;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Whole,
-    /// Offset of the record, and the field that the message must name.
+    /// Offset of the record, and the field named by the message.
     Damaged(u64, &'static str),
     Unreadable,
 }
@@ -15,9 +15,9 @@ pub(crate) struct Walked {
     pub(crate) packets: Vec<Packet>,
     pub(crate) irregular: u64,
     pub(crate) end: End,
-    /// Where each record or block that was read begins, and where the last one ends.
+    /// Start of each record or block read, and end of the last one.
     pub(crate) edges: Vec<usize>,
-    /// Where captured lengths stand.
+    /// Offsets of captured lengths.
     pub(crate) captured_fields: Vec<usize>,
     /// Whether the numbers around the last record are big-endian.
     pub(crate) big: bool,
@@ -121,7 +121,7 @@ struct Block<'a> {
     bytes: &'a [u8],
 }
 
-/// Blocks one after another, as far as they can be told apart.
+/// All blocks, up to the first one with an invalid length.
 fn blocks(file: &[u8]) -> (Vec<Block<'_>>, End) {
     let (mut blocks, mut at, mut big) = (Vec::new(), 0, false);
     while at < file.len() {

@@ -1,15 +1,16 @@
-//! Sound captures as the crate pcap-parser reads them.
+//! Captures compared with other readers: the crate pcap-parser, and tcpdump's counts of public
+//! captures.
 
-use std::io::Cursor;
+use std::{collections::HashMap, env, fs, io::Cursor, path::Path};
 
-use flowgauge_capture::{Captures, Writer};
+use flowgauge_capture::{CaptureError, Captures, Writer};
 use flowgauge_core::packet::{Frame, LinkType};
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader, traits::PcapNGPacketBlock};
 
 use crate::support::{read, real, sound};
 
-/// Wire length and captured bytes of each packet, but for obsolete packet blocks, which that crate
-/// does not take for packets; `None` where it does not understand the file.
+/// Wire length and captured bytes of each packet, except in obsolete packet blocks, which that
+/// crate does not read; `None` if it cannot read the file.
 fn parsed(file: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
     let mut reader = create_reader(1 << 20, Cursor::new(file.to_vec())).ok()?;
     let (mut packets, mut refilled) = (Vec::new(), false);
@@ -17,7 +18,7 @@ fn parsed(file: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
         let (bytes, block) = match reader.next() {
             Ok(next) => next,
             Err(PcapError::Eof) => return Some(packets),
-            // Once, so that it sees the end; the whole file is in its buffer from the start.
+            // One refill shows it the end; the whole file is in its buffer from the start.
             Err(PcapError::Incomplete(_)) if !refilled => {
                 reader.refill().ok()?;
                 refilled = true;
@@ -40,10 +41,10 @@ fn parsed(file: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
 }
 
 #[test]
-fn packets_are_those_of_pcap_parser() {
+fn packets_equal_those_of_pcap_parser() {
     let mut compared = 0;
     for (name, file) in sound().into_iter().chain(real()) {
-        // It knows neither the order of lengths in old versions nor which versions there are.
+        // It knows neither the order of lengths in old versions nor the versions.
         if name.ends_with("-2.2") || name.ends_with("-543.0") || name.contains("invalid") {
             continue;
         }
@@ -63,9 +64,9 @@ fn packets_are_those_of_pcap_parser() {
     assert!(compared >= 20, "{compared} captures were compared");
 }
 
-/// What is written is what that crate reads, and what we read again.
+/// That crate and this one read back the packets that were written.
 #[test]
-fn written_packets_are_those_of_pcap_parser() {
+fn pcap_parser_reads_written_packets() {
     let mut compared = 0;
     for (name, file) in sound().into_iter().chain(real()) {
         let (packets, ..) = read(&mut Captures::from_bytes(&name, file));
@@ -85,4 +86,73 @@ fn written_packets_are_those_of_pcap_parser() {
         compared += packets.len();
     }
     assert!(compared >= 150, "{compared} packets were compared");
+}
+
+/// Intended differences of this reader: file, packets, outcome.
+const DIFFERENCES: &[(&str, usize, &str)] = &[
+    // tcpdump does not decompress; these are its counts after gunzip.
+    ("zeek/contentline__telnet-unclosed-suboption.pcapng.gz", 13_987, WHOLE),
+    ("zeek/http__iso-download.pcap.gz", 289, WHOLE),
+    ("zeek/pe__pe_files_timestamp.pcap.gz", 22, WHOLE),
+    ("zeek/smb__smb_many_open_files_500.pcap.gz", 500, WHOLE),
+    ("zeek/smtp__mime-header-size-limit.pcap.gz", 44, WHOLE),
+    ("zeek/smtp__smtp-many-addresses.pcap.gz", 2_508, WHOLE),
+    ("zeek/ssh__kex-quadratic-1000.pcap.gz", 11, WHOLE),
+    // Blocks whose two lengths differ are accepted and counted as irregular.
+    ("libpcap/tests__shb-option-too-long.pcapng", 1, WHOLE),
+    // Interfaces may differ in their snap lengths.
+    ("zeek/ldap__modify-request.pcapng", 17, WHOLE),
+    // A file without interfaces is valid if it has no packets.
+    ("pcap-parser/test017-be.pcapng", 0, WHOLE),
+    ("pcap-parser/test017-le.pcapng", 0, WHOLE),
+    // tcpdump refuses these, too. A reader that ignores the version counts packets in them.
+    ("libpcap/tests__pcap-invalid-version-1.pcap", 0, UNREADABLE),
+    ("libpcap/tests__pcap-invalid-version-2.pcap", 0, UNREADABLE),
+];
+
+const WHOLE: &str = "whole";
+const DAMAGED: &str = "damaged";
+const UNREADABLE: &str = "unreadable";
+
+#[test]
+fn counts_equal_those_of_tcpdump() {
+    let Some(folder) = env::var_os("FLOWGAUGE_CAPTURES") else {
+        println!(
+            "skipped: FLOWGAUGE_CAPTURES does not name a folder of captures with MANIFEST.tsv"
+        );
+        return;
+    };
+    let folder = Path::new(&folder);
+    let manifest = fs::read_to_string(folder.join("MANIFEST.tsv")).unwrap();
+    let mut columns = manifest.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let header = columns.next().unwrap();
+    let column = |name| header.iter().position(|&column| column == name).unwrap();
+    let [corpus, file, walked, counted, code] =
+        ["corpus", "file", "walker_packets", "tcpdump_count", "tcpdump_rc"].map(column);
+    let mut differences: HashMap<_, _> =
+        DIFFERENCES.iter().map(|&(file, packets, outcome)| (file, (packets, outcome))).collect();
+    let (mut files, mut wrong) = (0, Vec::new());
+    for cells in columns {
+        let name = format!("{}/{}", cells[corpus], cells[file]);
+        // If tcpdump refused a file without counting, it refused the file header.
+        let expected = differences.remove(&name[..]).unwrap_or_else(|| {
+            let count = [cells[counted], cells[walked]].into_iter().find(|cell| !cell.is_empty());
+            let outcome = if cells[code] == "0" { WHOLE } else { UNREADABLE };
+            (count.map_or(0, |count| count.parse().unwrap()), outcome)
+        });
+        let (packets, errors, _) = read(&mut Captures::open([folder.join(&name)]));
+        let outcome = match &errors[..] {
+            [] => WHOLE,
+            [CaptureError::Damaged { .. }] => DAMAGED,
+            _ => UNREADABLE,
+        };
+        files += 1;
+        if (packets.len(), outcome) != expected {
+            wrong.push(format!("{name}: {} {outcome}, not {expected:?}", packets.len()));
+        }
+    }
+    println!("{files} files");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(differences.is_empty(), "no such files: {differences:?}");
+    assert!(files >= 1000, "{files} files");
 }

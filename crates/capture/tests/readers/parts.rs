@@ -1,4 +1,5 @@
-//! A file cut into parts gives what the whole file gives, or says why it is not cut.
+//! The parts of a file give the packets of the whole file, or cutting gives the reason for
+//! refusing.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -17,7 +18,7 @@ const SEED: u64 = 0x5eed_0011;
 const SECONDS: u32 = 1_700_000_000;
 const MAGICS: [u32; 3] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34];
 
-/// A file that is there as long as this value is.
+/// A file that is deleted on drop.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -34,12 +35,12 @@ impl Drop for Temporary {
     }
 }
 
-/// The begin of a file.
+/// The start of a file.
 fn header(big: bool, magic: u32) -> Bytes {
     Bytes::new(big).u32(magic).u16(2).u16(4).u32(0).u32(0).u32(262_144).u32(1)
 }
 
-/// The file with one record more.
+/// Adds a record to the file.
 fn with(file: Bytes, magic: u32, time: (u32, u32), packet: &[u8]) -> Bytes {
     let length = packet.len() as u32;
     let file = file.u32(time.0).u32(time.1).u32(length).u32(length);
@@ -47,7 +48,7 @@ fn with(file: Bytes, magic: u32, time: (u32, u32), packet: &[u8]) -> Bytes {
     file.raw(packet)
 }
 
-/// A packet such as networks carry, or such as would mislead who looks for records.
+/// A realistic packet, or one whose bytes look like records.
 fn packet(random: &mut Random, most: usize) -> Vec<u8> {
     let length = random.below(most + 1);
     match random.below(5) {
@@ -62,7 +63,7 @@ fn packet(random: &mut Random, most: usize) -> Vec<u8> {
     }
 }
 
-/// A sound file of at least `bytes` bytes whose packets have at most `most`.
+/// A valid file of at least `bytes` bytes, with packets of at most `most` bytes.
 fn file(random: &mut Random, big: bool, magic: u32, bytes: usize, most: usize) -> Vec<u8> {
     let mut file = header(big, magic);
     let mut count = 0;
@@ -74,7 +75,7 @@ fn file(random: &mut Random, big: bool, magic: u32, bytes: usize, most: usize) -
     file.bytes
 }
 
-/// What parts give one after another, the errors of each, and the irregular records.
+/// The packets of all parts, the errors of each, and the irregular records.
 fn joined(parts: &[Part]) -> (Vec<Packet>, Vec<Vec<CaptureError>>, u64) {
     let (mut packets, mut errors, mut irregular) = (Vec::new(), Vec::new(), 0);
     for part in parts {
@@ -86,7 +87,7 @@ fn joined(parts: &[Part]) -> (Vec<Packet>, Vec<Vec<CaptureError>>, u64) {
     (packets, errors, irregular)
 }
 
-/// Cuts a sound file, and compares its parts with the whole.
+/// Cuts a valid file and compares its parts with the whole.
 fn check(name: &str, bytes: &[u8], pieces: usize) {
     let whole = read(&mut Captures::from_bytes("whole", bytes.to_vec()));
     assert!(whole.1.is_empty(), "{name} is sound");
@@ -100,7 +101,7 @@ fn check(name: &str, bytes: &[u8], pieces: usize) {
     assert!(ends.clone().zip(&parts[1..]).all(|(end, next)| end == next.bytes().start));
     assert_eq!(ends.next_back(), Some(bytes.len() as u64));
     let even = bytes.len() as u64 / pieces as u64;
-    // Up to a largest record behind the wanted place.
+    // Up to a largest record after the wanted place.
     assert!(parts.iter().all(|part| {
         let range = part.bytes();
         (range.end - range.start).abs_diff(even) <= 262_168 + 24
@@ -111,7 +112,7 @@ fn check(name: &str, bytes: &[u8], pieces: usize) {
 }
 
 #[test]
-fn parts_of_any_sound_file_are_the_whole() {
+fn the_parts_of_any_valid_pcap_equal_the_whole() {
     println!("seed {SEED:#x}");
     let mut random = Random(SEED);
     for magic in MAGICS {
@@ -125,14 +126,14 @@ fn parts_of_any_sound_file_are_the_whole() {
 }
 
 #[test]
-fn packets_of_real_captures_mislead_nobody() {
+fn packets_of_real_captures_do_not_mislead_the_finder() {
     let packets: Vec<Packet> =
         real().into_iter().flat_map(|(_, file)| walk(&file).packets).collect();
     let mut file = header(false, MAGICS[0]);
     let mut count = 0;
     while file.bytes.len() < 5 << 20 {
         for packet in &packets {
-            // Longer on the wire than captured, and the other way around.
+            // Longer on the wire than captured, and vice versa.
             let wire = packet.wire.wrapping_add(count % 3);
             file = file.u32(SECONDS + count / 500).u32(count % 1_000_000);
             file = file.u32(packet.data.len() as u32).u32(wire).raw(&packet.data);
@@ -142,9 +143,9 @@ fn packets_of_real_captures_mislead_nobody() {
     check("real.pcap", &file.bytes, 4);
 }
 
-/// A file whose packets hold a capture each, the last record of which reaches over the next header,
-/// so that the chain within goes on for ever. The first record's time is that of those within; the
-/// others' is `seconds`.
+/// A file whose packets each hold a capture. Its last record extends over the next outer header, so
+/// the inner chain never ends. The first outer record has the time of the inner ones, the others
+/// have `seconds`.
 fn capture_in_each_packet(seconds: u32) -> Vec<u8> {
     let file = with(header(false, MAGICS[0]), MAGICS[0], (SECONDS, 1), &[3; 40]);
     let inner = &file.bytes[24..];
@@ -157,7 +158,7 @@ fn capture_in_each_packet(seconds: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_cannot_be_cut_for_certain_is_not() {
+fn an_uncertain_cut_is_refused() {
     let mut random = Random(SEED);
     let sound = file(&mut random, false, MAGICS[0], 3 << 20, 1500);
     let nested = capture_in_each_packet(SECONDS);
@@ -199,7 +200,7 @@ fn what_cannot_be_cut_for_certain_is_not() {
 }
 
 #[test]
-fn damage_in_a_part_is_named_as_in_the_whole() {
+fn damage_in_a_part_is_reported_as_in_the_whole_file() {
     let mut random = Random(SEED);
     let sound = file(&mut random, false, MAGICS[0], 5 << 20, 1500);
     let edges = walk(&sound).edges;
@@ -218,7 +219,7 @@ fn damage_in_a_part_is_named_as_in_the_whole() {
         assert_eq!(texts, [whole.replacen('x', &file.0.display().to_string(), 1)]);
         assert!(wrong[1 - part].is_empty());
         assert!(packets.starts_with(&before));
-        // What the second part gives behind damage in the first is what is to be thrown away.
+        // The packets of the second part must be discarded after damage in the first one.
         assert_eq!(packets.len() > before.len(), part == 0);
     }
     let file = Temporary::new("cut", &sound[..sound.len() - 1]);
@@ -228,8 +229,8 @@ fn damage_in_a_part_is_named_as_in_the_whole() {
 }
 
 #[test]
-fn a_place_that_is_wrong_does_not_stay_unnoticed() {
-    // A clock that jumps by more than a year, and captures in the packets of the time before.
+fn a_wrong_cut_is_detected() {
+    // A clock that jumps by more than a year, with captures inside the packets before the jump.
     let file = Temporary::new("wrong", &capture_in_each_packet(SECONDS + 367 * 86_400));
     let parts = cut(&file.0, 2).unwrap();
     let (_, errors, _) = read(&mut parts[0].open());
@@ -237,7 +238,7 @@ fn a_place_that_is_wrong_does_not_stay_unnoticed() {
 }
 
 #[test]
-fn a_part_ends_where_the_next_begins_or_says_that_it_does_not() {
+fn a_part_ends_where_the_next_begins_or_is_an_error() {
     let mut random = Random(SEED);
     let mut bytes = file(&mut random, false, MAGICS[0], 3 << 20, 1500);
     let file = Temporary::new("seam", &bytes);
@@ -259,15 +260,15 @@ fn a_part_ends_where_the_next_begins_or_says_that_it_does_not() {
              several readers; packets before it are counted"
         )
     );
-    // A file that is shorter than it was when it was cut, even by whole records.
+    // A file that has shrunk since it was cut, even by whole records.
     fs::write(&file.0, &bytes[..last]).unwrap();
     let (_, errors, _) = read(&mut parts[0].open());
     let text = errors[0].to_string();
     assert!(text.contains(&format!("byte {last}: record header cut short")), "{text}");
 }
 
-/// A sound pcapng file of at least `bytes` bytes, whose two interfaces are described before all packets;
-/// these have at most `most` bytes, and some of them hold blocks themselves.
+/// A valid pcapng file of at least `bytes` bytes, with two interfaces described before all packets.
+/// The packets have at most `most` bytes, and some of them hold blocks.
 fn blocks(random: &mut Random, big: bool, bytes: usize, most: usize) -> Vec<u8> {
     let mut file = section(big);
     file.extend(interface(big, 1, 0, &[(2, b"eth0")]));
@@ -295,7 +296,7 @@ fn blocks(random: &mut Random, big: bool, bytes: usize, most: usize) -> Vec<u8> 
 }
 
 #[test]
-fn parts_of_any_sound_file_of_blocks_are_the_whole() {
+fn the_parts_of_any_valid_pcapng_equal_the_whole() {
     println!("seed {SEED:#x}");
     let mut random = Random(SEED);
     for (index, most) in [0, 60, 1500, 65_535, 250_000].into_iter().enumerate() {
@@ -305,9 +306,9 @@ fn parts_of_any_sound_file_of_blocks_are_the_whole() {
     }
 }
 
-/// What another part takes for granted is proved: the interfaces, too.
+/// The assumptions of the next part are checked, including its interfaces.
 #[test]
-fn interfaces_that_change_do_not_stay_unnoticed() {
+fn changed_interfaces_are_detected() {
     let mut random = Random(SEED);
     let head = blocks(&mut random, false, 0, 0);
     let behind = head.len();
@@ -336,9 +337,9 @@ fn interfaces_that_change_do_not_stay_unnoticed() {
     }
 }
 
-/// Blocks in packets that lead from one to the next: the chain of these never meets the other.
+/// Packets that hold blocks. The chain of the inner blocks never meets that of the outer ones.
 #[test]
-fn blocks_within_packets_without_end_are_not_cut() {
+fn an_endless_chain_of_inner_blocks_is_not_cut() {
     let head = blocks(&mut Random(SEED), false, 0, 0);
     // The last block within ends behind the four bytes at which the next packet's blocks begin.
     let gap = block(false, 0x0bad, Bytes::new(false).raw(&[0; 48]));

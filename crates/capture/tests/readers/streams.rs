@@ -1,19 +1,26 @@
-//! Inputs that give their bytes piecemeal.
+//! Streams: inputs that arrive in pieces, several files, and skipped packets.
 
 use std::{
+    fs,
     io::{self, Read, Write},
+    iter::repeat_n,
+    path::PathBuf,
     thread,
 };
 
-use flowgauge_capture::{CaptureError, Captures, Damage};
-use flowgauge_engine::source::Source;
+use flowgauge_capture::{CaptureError, Captures, Damage, Refusal};
+use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_engine::source::{Ahead, Burst, Columns, Counter, CounterKind, Source};
 
 use crate::{
     compression::{gzip, zstd},
-    support::{InChunks, enhanced, interface, other, pcap, pcapng, read, section, sound},
+    support::{
+        InChunks, Random, enhanced, interface, other, pcap, pcapng, read, real, section, sound,
+    },
 };
 
-/// Gives at most so many bytes at a time, and is interrupted in between.
+/// Returns at most `most` bytes at a time, with interruptions in between.
 struct Piecemeal {
     bytes: io::Cursor<Vec<u8>>,
     most: usize,
@@ -37,7 +44,7 @@ fn piecemeal(bytes: &[u8], most: usize) -> Captures {
 }
 
 #[test]
-fn pieces_of_any_size_read_as_the_whole_does() {
+fn pieces_of_any_size_give_the_same_packets() {
     for (name, file) in sound() {
         let cut = file[..file.len() - 3].to_vec();
         for bytes in [&file, &cut, &gzip(&file), &zstd(&file), &gzip(&cut)] {
@@ -71,13 +78,13 @@ fn records_that_straddle_the_buffer_are_whole() {
 }
 
 #[test]
-fn blocks_larger_than_the_buffer_are_passed_over_or_held() {
+fn blocks_larger_than_the_buffer_are_skipped_or_kept() {
     // Its second section is little-endian.
     let mut file = pcapng(true);
     file.extend(other(false, 0x0bad, 3 << 20));
     let large = vec![5; 262_144];
     file.extend(enhanced(false, 0, 9, &large, 262_144));
-    // A comment of 16 KiB, over and over, behind the packet.
+    // Many comments of 16 KiB after the packet.
     let mut options = interface(false, 1, 0, &[(1, &[b'c'; 16_384][..]); 40]);
     let whole = options.len();
     file.append(&mut options);
@@ -94,7 +101,7 @@ fn blocks_larger_than_the_buffer_are_passed_over_or_held() {
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!((packets, irregular), (expected.packets.clone(), expected.irregular));
 
-    // Cut inside a block that is being passed over, of which the begin is gone from the buffer.
+    // Cut inside a skipped block whose start has left the buffer.
     file.extend(other(false, 0x0bad, 3 << 20));
     file.truncate(sound + (2 << 20));
     let begin =
@@ -124,7 +131,7 @@ fn a_pipe_is_read_as_it_is_written() {
     assert_eq!(packets, expected);
 }
 
-/// Sound bytes, then an error.
+/// Valid bytes, then an error.
 struct Failing(io::Cursor<Vec<u8>>);
 
 impl Read for Failing {
@@ -137,7 +144,7 @@ impl Read for Failing {
 }
 
 #[test]
-fn an_input_that_fails_keeps_what_it_gave() {
+fn bytes_before_a_read_error_are_kept() {
     let file = pcap(false, 0xa1b2_c3d4, (2, 4), &[60, 60]);
     let failing = Failing(io::Cursor::new(file[..130].to_vec()));
     let (packets, errors, _) = read(&mut Captures::from_reader("x", failing));
@@ -146,8 +153,149 @@ fn an_input_that_fails_keeps_what_it_gave() {
         matches!(&errors[..], [CaptureError::Damaged { offset: 100, damage: Damage::Read(_), .. }]),
         "{errors:?}"
     );
-    // Before the first byte of a header it is no capture at all.
+    // Without the first byte of a header, it is not a capture.
     let failing = Failing(io::Cursor::new(section(false)[..3].to_vec()));
     let (_, errors, _) = read(&mut Captures::from_reader("x", failing));
     assert!(matches!(&errors[..], [CaptureError::Unreadable { .. }]), "{errors:?}");
+}
+
+/// An empty folder for one test.
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    drop(fs::remove_dir_all(&folder));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn each_file_is_read_to_its_end_or_to_damage() {
+    let folder = folder("each");
+    let plain = pcap(false, 0xa1b2_c3d4, (2, 4), &[60, 61, 62]);
+    let files = [
+        ("a.pcap", plain.clone()),
+        ("cut.pcap", plain[..plain.len() - 1].to_vec()),
+        ("empty.pcap", Vec::new()),
+        ("b.gz", gzip(&pcapng(true))),
+        ("text", b"no capture".to_vec()),
+        ("c.zst", zstd(&plain)),
+    ];
+    let mut paths = Vec::new();
+    for (name, bytes) in &files {
+        paths.push(folder.join(name));
+        fs::write(paths.last().unwrap(), bytes).unwrap();
+    }
+    paths.push(folder.join("absent"));
+    paths.push(folder.clone());
+    paths.push(folder.join("a.pcap"));
+
+    let mut captures = Captures::open(&paths);
+    let total: usize = files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + plain.len();
+    assert_eq!(captures.progress().total, Some(total as u64));
+    assert_eq!(captures.progress().read, 0);
+    let (packets, errors, irregular) = read(&mut captures);
+    assert_eq!(captures.progress().read, total as u64);
+    assert_eq!(
+        captures.inputs(),
+        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+    );
+    let alone = paths.iter().map(|path| read(&mut Captures::open([path])));
+    let (alone, each): (Vec<_>, Vec<_>) =
+        alone.map(|(packets, ..)| (packets.len(), packets)).unzip();
+    assert_eq!(alone, [3, 2, 0, 10, 0, 3, 0, 0, 3]);
+    assert_eq!(packets, each.concat());
+    assert_eq!(irregular, 2);
+
+    assert!(matches!(&errors[0], CaptureError::Damaged { .. }), "{errors:?}");
+    let refusals: Vec<&Refusal> = errors[1..]
+        .iter()
+        .map(|error| match error {
+            CaptureError::Unreadable { refusal, .. } => refusal,
+            CaptureError::Damaged { .. } => panic!("{error}"),
+        })
+        .collect();
+    assert!(
+        matches!(
+            refusals[..],
+            [Refusal::Empty, Refusal::NotCapture(_), Refusal::Open(_), Refusal::Directory]
+        ),
+        "{refusals:?}"
+    );
+    let absent = errors[3].to_string();
+    assert!(absent.contains("absent: cannot be read: No such file"), "{absent}");
+    assert!(errors.iter().all(|error| !error.to_string().contains('\n')));
+}
+
+#[test]
+fn file_names_are_escaped_in_messages() {
+    let name = "a\nb\u{1b}[31m\u{202e}'\"\\é";
+    let captures = &mut Captures::open([name]);
+    let (_, errors, _) = read(captures);
+    let text = errors[0].to_string();
+    assert!(text.starts_with("a\\nb\\u{1b}[31m\\u{202e}'\"\\é: cannot be read"), "{text}");
+    assert_eq!(captures.inputs(), [name]);
+}
+
+#[test]
+fn without_files_the_stream_ends_at_once() {
+    let mut captures = Captures::open([""; 0]);
+    assert_eq!(captures.progress().total, Some(0));
+    assert_eq!(read(&mut captures).0, []);
+}
+
+const FILLER: Frame<'_> = Frame { bytes: &[], wire: 0, link: LinkType::ETHERNET, time_ns: 0 };
+
+/// Reads a capture with skips of random lengths and times, and returns the number of packets
+/// skipped.
+fn skipping(name: &str, bytes: &[u8], random: &mut Random) -> usize {
+    let (packets, _, irregular) = read(&mut Captures::from_bytes(name, bytes.to_vec()));
+    let mut captures = Captures::from_bytes(name, bytes.to_vec());
+    let (mut at, mut passed, mut fillers) = (0, 0, 0);
+    let mut columns = Columns::default();
+    loop {
+        let until_ns = match packets.get(at + random.below(8)) {
+            Some(packet) if random.below(2) == 0 => packet.time_ns,
+            _ => i64::MAX,
+        };
+        let ahead = Ahead { packets: random.below(6) as u64, from_ns: i64::MIN, until_ns };
+        let skipped = captures.skip(&ahead);
+        let over = &packets[at..at + skipped.packets as usize];
+        let bytes: u64 = over.iter().map(|packet| u64::from(packet.wire)).sum();
+        assert_eq!(skipped.bytes, bytes, "{name}");
+        assert_eq!(skipped.last_ns, over.last().map_or(i64::MIN, |last| last.time_ns), "{name}");
+        assert!(over.is_sorted_by_key(|packet| packet.time_ns), "{name}");
+        assert!(over.len() as u64 <= ahead.packets && skipped.last_ns <= until_ns, "{name}");
+        (at, passed) = (at + over.len(), passed + over.len());
+        // An almost full burst gets few packets.
+        let filled = BATCH_PACKETS - 1 - random.below(3);
+        let mut burst = Burst::new(&mut columns);
+        burst.extend(repeat_n(FILLER, filled));
+        match captures.poll(&mut burst) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(_) => continue,
+        }
+        let lent = burst.frames().part(filled..burst.len());
+        for (frame, packet) in lent.iter().zip(&packets[at..]) {
+            assert_eq!((frame.time_ns, frame.bytes), (packet.time_ns, &packet.data[..]), "{name}");
+        }
+        (at, fillers) = (at + lent.len(), fillers + filled);
+    }
+    assert_eq!(at, packets.len(), "{name}");
+    let sum = |kind| Counter::sum(captures.counters(), kind);
+    assert_eq!(sum(CounterKind::Other), (at + fillers) as u64, "{name}");
+    assert_eq!(sum(CounterKind::Irregular), irregular, "{name}");
+    passed
+}
+
+#[test]
+fn skipping_packets_does_not_change_the_others() {
+    println!("seed 7");
+    let mut random = Random(7);
+    let mut passed = 0;
+    for (name, bytes) in sound().into_iter().chain(real()) {
+        for _ in 0..20 {
+            passed += skipping(&name, &bytes, &mut random);
+        }
+    }
+    assert!(passed > 100, "{passed}");
 }

@@ -1,4 +1,4 @@
-//! Captures made by hand, and a way to read one to its end.
+//! Hand-made captures, and functions to read them to the end.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use flowgauge_engine::source::{
     Burst, Chunk, Chunks, Columns, Counter, CounterKind, Source, SourceError,
 };
 
-/// What is compared of a packet.
+/// The compared fields of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) time_ns: i64,
@@ -19,7 +19,7 @@ pub(crate) struct Packet {
     pub(crate) data: Vec<u8>,
 }
 
-/// All that comes out of captures: packets, errors, irregular records.
+/// The result of reading captures: packets, errors, number of irregular records.
 pub(crate) fn read(captures: &mut impl Source) -> (Vec<Packet>, Vec<CaptureError>, u64) {
     let (mut packets, mut errors) = (Vec::new(), Vec::new());
     let mut columns = Columns::default();
@@ -50,7 +50,7 @@ pub(crate) fn read(captures: &mut impl Source) -> (Vec<Packet>, Vec<CaptureError
     (packets, errors, sum(CounterKind::Irregular))
 }
 
-/// Captures that are read in chunks, whose packets are handed out a burst at a time.
+/// Captures that are read in chunks. Returns the packets one burst at a time.
 pub(crate) struct InChunks {
     captures: Captures,
     chunk: Chunk,
@@ -83,7 +83,7 @@ impl Source for InChunks {
     }
 }
 
-/// A generator of numbers that is the same everywhere (splitmix64).
+/// A random generator with the same numbers on every machine (splitmix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -198,12 +198,12 @@ pub(crate) fn simple(big: bool, data: &[u8], wire: u32) -> Vec<u8> {
     block(big, 3, Bytes::new(big).u32(wire).raw(data))
 }
 
-/// Statistics, names and the like: passed over.
+/// A block of statistics, names and the like, which is skipped.
 pub(crate) fn other(big: bool, kind: u32, bytes: usize) -> Vec<u8> {
     block(big, kind, Bytes::new(big).raw(&payload(bytes)))
 }
 
-/// A pcapng file with every kind of block, in two sections, the second in the other byte order.
+/// A pcapng file with every block type, in two sections with different byte orders.
 pub(crate) fn pcapng(big: bool) -> Vec<u8> {
     let mut file = Vec::new();
     for big in [big, !big] {
@@ -222,7 +222,7 @@ pub(crate) fn pcapng(big: bool) -> Vec<u8> {
     file
 }
 
-/// Small sound captures of every sort: name and bytes.
+/// Small valid captures of every kind: name and bytes.
 pub(crate) fn sound() -> Vec<(String, Vec<u8>)> {
     let lengths = [60, 0, 1, 14, 33, 64];
     let mut captures = Vec::new();

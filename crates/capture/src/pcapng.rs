@@ -1,18 +1,14 @@
 //! pcapng: sections of blocks, each section in its own byte order and with its own interfaces.
 
-mod clock;
-mod interface;
-mod packet;
-
+use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::source::{Ahead, Burst, Skipped};
 
-use self::interface::Interface;
 use crate::{
-    damage::{Damage, MAX_BLOCK, MAX_INTERFACES, Refusal},
+    damage::{Damage, MAX_BLOCK, MAX_CAPTURED, MAX_INTERFACES, Refusal},
     format::{Begin, ByteOrder, Format, Need, Packet, Stop},
 };
 
-/// The type of a section header block: the same in both byte orders.
+/// The type of a section header block, the same in both byte orders.
 pub(crate) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -24,10 +20,10 @@ const ENHANCED_PACKET: u32 = 6;
 /// Bytes of a block before its body: type and length.
 pub(crate) const BLOCK_HEADER: usize = 8;
 
-/// The block's length stands before its body and again behind it.
+/// Bytes of a block after its body, where its length is repeated.
 const TRAILER: usize = 4;
 
-/// A pcapng file, as far as it was walked.
+/// The state of a pcapng file during a walk.
 #[derive(Clone, Debug)]
 pub(crate) struct Pcapng {
     order: ByteOrder,
@@ -36,16 +32,16 @@ pub(crate) struct Pcapng {
     pub(crate) irregular: u64,
 }
 
-/// A block that is passed over without being kept, whatever its size.
+/// A block that is skipped without being kept in memory, whatever its size.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
     length: u32,
-    /// Bytes still to come, the trailer among them.
+    /// Bytes still to skip, including the trailer.
     left: u32,
 }
 
 impl Pcapng {
-    /// Looks at the first section header as far as its version.
+    /// Reads the first section header up to its version.
     pub(crate) fn begin(bytes: &[u8]) -> Result<Begin, Refusal> {
         let Some(header) = bytes.first_chunk::<16>() else { return Ok(Begin::Need(16)) };
         let order = byte_order(header).ok_or(Refusal::NotCapture(SECTION))?;
@@ -54,17 +50,17 @@ impl Pcapng {
             return Err(Refusal::Version { format: "pcapng", major, minor });
         }
         let pcapng = Self { order, interfaces: Vec::new(), passing: None, irregular: 0 };
-        // Nothing is consumed: the walk meets this section header as it meets every later one.
+        // Consumes nothing: the walk reads this section header like every later one.
         Ok(Begin::Found(Format::Pcapng(pcapng), 0))
     }
 
-    /// Whether what comes next is read alike after this as after `other`.
+    /// Whether the following blocks are read the same way in this state as in `other`.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         self.order == other.order && self.interfaces == other.interfaces
     }
 
-    /// The bytes of the block that `bytes` may begin with, of those that have at most `largest`: its
-    /// length stands at its end, too, unless that cannot be seen.
+    /// The length of the block of at most `largest` bytes that may begin here. The length must be
+    /// repeated at the end of the block, if `bytes` reaches that far.
     #[inline(always)]
     pub(crate) fn plausible(&self, bytes: &[u8], largest: usize) -> Option<usize> {
         let header = bytes.first_chunk::<BLOCK_HEADER>()?;
@@ -92,7 +88,8 @@ impl Pcapng {
         }
     }
 
-    /// Walks enhanced packet blocks up to the first block of another kind. Nearly all blocks are enhanced.
+    /// Walks enhanced packet blocks up to the first block of another type. Almost all blocks are
+    /// enhanced packet blocks.
     fn walk_enhanced<'a, const BIG: bool>(
         &mut self,
         bytes: &'a [u8],
@@ -114,8 +111,8 @@ impl Pcapng {
         *at = next;
     }
 
-    /// The packet of the enhanced packet block at `at`; `None` where there is another one, or
-    /// something is wrong.
+    /// The packet of the enhanced packet block at `at`; `None` if the block is of another type, cut
+    /// short or damaged.
     #[inline(always)]
     fn enhanced<'a>(&self, order: ByteOrder, bytes: &'a [u8], at: usize) -> Option<Packet<'a>> {
         let header = bytes.get(at..)?.first_chunk::<8>()?;
@@ -125,12 +122,12 @@ impl Pcapng {
         }
         let end = at + length as usize;
         let block = bytes.get(at..end)?;
-        let (frame, odd) = packet::read(order, kind, block, &self.interfaces).ok()?;
+        let (frame, odd) = read_packet(order, kind, block, &self.interfaces).ok()?;
         let irregular = odd || order.u32(block, block.len() - TRAILER) != length;
         Some(Packet { frame, end, irregular })
     }
 
-    /// Passes over packets; see [`Format::skip`].
+    /// Skips packets; see [`Format::skip`].
     pub(crate) fn skip(&mut self, bytes: &[u8], at: &mut usize, ahead: &Ahead) -> Skipped {
         let mut skipped = Skipped::none(ahead);
         while let Ok(packet) = self.next(bytes, at)
@@ -142,7 +139,7 @@ impl Pcapng {
         skipped
     }
 
-    /// The next packet, to whose block `at` moves.
+    /// The next packet. Moves `at` to its block.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Result<Packet<'a>, Stop> {
         loop {
             if let Some(passing) = self.passing {
@@ -153,7 +150,7 @@ impl Pcapng {
         }
     }
 
-    /// Reads the block at `at`: moves behind it unless it holds a packet or is to be passed over.
+    /// Reads the block at `at`, and moves past it unless it holds a packet or must be skipped.
     fn block<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Result<Option<Packet<'a>>, Stop> {
         let rest = &bytes[*at..];
         let header = rest.first_chunk::<12>().ok_or(Need::whole(12, "block header"))?;
@@ -179,7 +176,7 @@ impl Pcapng {
             SECTION_HEADER => self.begin_section(order, block)?,
             INTERFACE_DESCRIPTION => irregular |= self.describe_interface(block)?,
             _ => {
-                let (frame, odd) = packet::read(order, kind, block, &self.interfaces)?;
+                let (frame, odd) = read_packet(order, kind, block, &self.interfaces)?;
                 let (end, irregular) = (*at + whole, irregular | odd);
                 return Ok(Some(Packet { frame, end, irregular }));
             }
@@ -189,7 +186,7 @@ impl Pcapng {
         Ok(None)
     }
 
-    /// Forgets the section before.
+    /// Begins a new section, without interfaces.
     fn begin_section(&mut self, order: ByteOrder, block: &[u8]) -> Result<(), Damage> {
         let (major, minor) = version(order, block);
         if !version_known(major, minor) {
@@ -200,7 +197,7 @@ impl Pcapng {
         Ok(())
     }
 
-    /// Adds an interface, and says whether its description is irregular.
+    /// Adds an interface. Returns whether its description is irregular.
     fn describe_interface(&mut self, block: &[u8]) -> Result<bool, Damage> {
         if self.interfaces.len() == MAX_INTERFACES {
             return Err(Damage::Interfaces);
@@ -210,7 +207,7 @@ impl Pcapng {
         Ok(irregular)
     }
 
-    /// Goes on over a block of no interest as far as there are bytes.
+    /// Skips as much of a block as is in `bytes`.
     fn pass(&mut self, passing: Passing, bytes: &[u8], at: &mut usize) -> Result<(), Stop> {
         let Passing { length, mut left } = passing;
         let body = (left as usize - TRAILER).min(bytes.len() - *at);
@@ -251,12 +248,12 @@ fn version(order: ByteOrder, section: &[u8]) -> (u16, u16) {
     (order.u16(section, 12), order.u16(section, 14))
 }
 
-/// Some programs wrote 1.2 for what is 1.0.
+/// Some programs write version 1.2 instead of 1.0.
 fn version_known(major: u16, minor: u16) -> bool {
     matches!((major, minor), (1, 0 | 2))
 }
 
-/// Bytes of a block without its variable part, if its kind is one that is looked into.
+/// Bytes of a block without its variable part. `None` for types that are skipped.
 fn fixed_bytes(kind: u32) -> Option<u32> {
     match kind {
         SECTION_HEADER => Some(28),
@@ -264,5 +261,146 @@ fn fixed_bytes(kind: u32) -> Option<u32> {
         SIMPLE_PACKET => Some(16),
         OBSOLETE_PACKET | ENHANCED_PACKET => Some(32),
         _ => None,
+    }
+}
+
+/// Reads a packet block of any of the three types, which must have at least its fixed bytes.
+/// Returns the frame and whether the block is irregular.
+#[inline(always)]
+fn read_packet<'a>(
+    order: ByteOrder,
+    kind: u32,
+    block: &'a [u8],
+    interfaces: &[Interface],
+) -> Result<(Frame<'a>, bool), Damage> {
+    let field = |at| order.u32(block, at);
+    let number = match kind {
+        SIMPLE_PACKET => 0,
+        // The other half of this field is a count of drops.
+        OBSOLETE_PACKET => u32::from(order.u16(block, 8)),
+        _ => field(8),
+    };
+    let interface = interfaces.get(number as usize);
+    let (offset, captured, wire) = if kind == SIMPLE_PACKET {
+        let snap_length = interface.map_or(u32::MAX, |interface| interface.snap_length);
+        (12, field(8).min(snap_length), field(8))
+    } else {
+        (28, field(20), field(24))
+    };
+    if captured > MAX_CAPTURED {
+        return Err(Damage::CapturedLength(captured));
+    }
+    let room = (block.len() - TRAILER - offset) as u32;
+    if captured > room {
+        return Err(Damage::CapturedOverBlock { captured, room });
+    }
+    let interface = interface.ok_or(Damage::Interface(number))?;
+    let time_ns = match kind {
+        // The block has no time. libpcap also returns 1970.
+        SIMPLE_PACKET => 0,
+        _ => interface.clock.time_ns((u64::from(field(12)) << 32) | u64::from(field(16))),
+    };
+    let bytes = &block[offset..offset + captured as usize];
+    let frame = Frame { bytes, wire, link: interface.link, time_ns };
+    Ok((frame, captured > wire.min(interface.snap_length)))
+}
+
+const END_OF_OPTIONS: u16 = 0;
+const TIME_RESOLUTION: u16 = 9;
+const TIME_OFFSET: u16 = 14;
+
+/// An interface description.
+#[derive(Clone, Debug, PartialEq)]
+struct Interface {
+    link: LinkType,
+    /// Maximum captured bytes of a packet; `u32::MAX` for no limit.
+    snap_length: u32,
+    clock: Clock,
+}
+
+impl Interface {
+    /// Reads an interface description block, which must have at least its 20 fixed bytes. Returns
+    /// whether its options are irregular: they exceed the block, or one has a wrong length and is
+    /// ignored.
+    fn read(order: ByteOrder, block: &[u8]) -> (Self, bool) {
+        let snap_length = match order.u32(block, 12) {
+            0 => u32::MAX,
+            length => length,
+        };
+        let (mut resolution, mut offset_s, mut irregular) = (6, 0, false);
+        let mut options = &block[16..block.len() - 4];
+        while options.len() >= 4 {
+            let (code, length) = (order.u16(options, 0), order.u16(options, 2));
+            let padded = 4 + usize::from(length).next_multiple_of(4);
+            if code == END_OF_OPTIONS {
+                break;
+            }
+            let Some(value) = options.get(4..4 + usize::from(length)) else {
+                irregular = true;
+                break;
+            };
+            match (code, value.len()) {
+                (TIME_RESOLUTION, 1) => resolution = value[0],
+                (TIME_OFFSET, 8) => offset_s = order.i64(value, 0),
+                (TIME_RESOLUTION | TIME_OFFSET, _) => irregular = true,
+                _ => {}
+            }
+            options = options.get(padded..).unwrap_or_default();
+        }
+        let link = LinkType(order.u16(block, 8));
+        (Self { link, snap_length, clock: Clock::new(resolution, offset_s) }, irregular)
+    }
+}
+
+/// Converts an interface's timestamps (64-bit counts of its own unit) to nanoseconds since the UNIX
+/// epoch. Exact, except that fractions of a nanosecond are cut off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Clock {
+    unit: Unit,
+    offset_ns: i128,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Unit {
+    /// A multiple of a nanosecond.
+    Nanoseconds(u64),
+    /// A nanosecond divided by this number.
+    Part(u64),
+    /// A second halved this many times.
+    Halved(u32),
+}
+
+impl Clock {
+    /// The clock of an interface with this `if_tsresol` (a negative power of ten, or of two if the
+    /// high bit is set) and `if_tsoffset` (seconds).
+    fn new(resolution: u8, offset_s: i64) -> Self {
+        let exponent = u32::from(resolution & 0x7f);
+        let unit = match exponent {
+            _ if resolution & 0x80 != 0 => Unit::Halved(exponent),
+            0..=9 => Unit::Nanoseconds(10u64.pow(9 - exponent)),
+            10..=28 => Unit::Part(10u64.pow(exponent - 9)),
+            // No 64-bit count of these units reaches a nanosecond.
+            _ => Unit::Nanoseconds(0),
+        };
+        Self { unit, offset_ns: i128::from(offset_s) * 1_000_000_000 }
+    }
+
+    /// The time of a timestamp, clamped to the range of 64 bits.
+    #[inline]
+    fn time_ns(&self, ticks: u64) -> i64 {
+        // Almost all interfaces take this path.
+        if let Unit::Nanoseconds(ns) = self.unit
+            && self.offset_ns == 0
+            && let Some(time_ns) = ticks.checked_mul(ns)
+            && let Ok(time_ns) = i64::try_from(time_ns)
+        {
+            return time_ns;
+        }
+        let ns = match self.unit {
+            Unit::Nanoseconds(ns) => i128::from(ticks) * i128::from(ns),
+            Unit::Part(parts) => i128::from(ticks / parts),
+            Unit::Halved(times) => (i128::from(ticks) * 1_000_000_000) >> times,
+        };
+        (ns + self.offset_ns).clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 }
