@@ -1,5 +1,5 @@
-//! Data structures of an installed DPDK for keys of eight bytes: its sketch (`rte_member`) and its hash
-//! table (`rte_hash`). Only the lab uses them, for comparison with those of flowgauge.
+//! Data structures of an installed DPDK for keys of eight bytes: its sketch (`rte_member`) and its
+//! hash table (`rte_hash`). Only the lab uses them, for comparison with those of flowgauge.
 #![cfg(feature = "dpdk")]
 
 use std::ffi::c_int;
@@ -31,8 +31,8 @@ unsafe extern "C" {
     fn peer_table_free(table: *mut RawTable);
 }
 
-/// Arguments to start DPDK without huge pages, devices or root, with 512 MiB of address space. Its vector
-/// code may use all instruction sets of the processor.
+/// Arguments to start DPDK without huge pages, devices or root, with 512 MiB of address space. Its
+/// vector code may use all instruction sets of the processor.
 pub const ARGUMENTS: [&str; 10] = [
     "--no-huge",
     "--no-pci",
@@ -58,11 +58,14 @@ pub struct Sketch {
 pub struct Shape {
     /// The sketch has `4 / error` columns; if not weighted, `4 / error / sample`.
     pub error: f32,
-    /// The share of updated rows; if weighted, the share of packets whose keys are looked up in the heap.
+    /// The share of updated rows; if weighted, the share of packets whose keys are looked up in the
+    /// heap.
     pub sample: f32,
-    /// Number of keys in the heap. Not a power of two, because DPDK then allocates one entry too few.
+    /// Number of keys in the heap. Not a power of two, because DPDK then allocates one entry too
+    /// few.
     pub top: u32,
-    /// Whether to use the sketch that takes weights. It updates rows with vector instructions if it can.
+    /// Whether to use the sketch that takes weights. It updates rows with vector instructions if it
+    /// can.
     pub weighted: bool,
 }
 
@@ -83,7 +86,8 @@ impl Sketch {
 
     /// Counts each key once.
     pub fn add(&mut self, keys: &[u64]) {
-        // SAFETY: the pointer is valid until drop, the borrow is exclusive, and there are this many keys.
+        // SAFETY: the pointer is valid until drop, the borrow is exclusive, and there are this many
+        // keys.
         unsafe { peer_sketch_add(self.raw.as_ptr(), keys.as_ptr(), keys.len()) }
     }
 
@@ -133,7 +137,8 @@ impl Table {
 
     /// Counts each key once.
     pub fn add(&mut self, keys: &[u64]) {
-        // SAFETY: the pointer is valid until drop, the borrow is exclusive, and there are this many keys.
+        // SAFETY: the pointer is valid until drop, the borrow is exclusive, and there are this many
+        // keys.
         self.lost += unsafe { peer_table_add(self.raw.as_ptr(), keys.as_ptr(), keys.len()) };
     }
 

@@ -35,7 +35,8 @@ static void name_next(char *name, size_t size)
 	snprintf(name, size, "peer_%u", number++);
 }
 
-/* Creates a sketch for keys of 8 bytes. With `weighted` it takes weights, and updates all rows at once. */
+/* Creates a sketch for keys of 8 bytes. With `weighted`, it takes weights and updates all rows at
+ * once. */
 struct rte_member_setsum *peer_sketch_new(float error_rate, float sample_rate, uint32_t top,
 					  int weighted)
 {

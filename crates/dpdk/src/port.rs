@@ -28,9 +28,9 @@ struct Use {
     sending: usize,
 }
 
-/// Opens ports by name, such as `0000:03:00.0` or `net_pcap0`, each with the port to which its packets are
-/// forwarded, if any. Returns the queues of the first port, then those of the next. They end when `stop`
-/// is set.
+/// Opens ports by name, such as `0000:03:00.0` or `net_pcap0`, each with the port to which its
+/// packets are forwarded, if any. Returns the queues of the first port, then those of the next.
+/// They end when `stop` is set.
 ///
 /// # Errors
 /// When there is no such port, it has too few queues, memory is missing, or the port refuses.

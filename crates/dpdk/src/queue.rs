@@ -35,10 +35,10 @@ pub(crate) struct Forward {
 
 /// The incoming packets of a queue of a DPDK port, which the host does not receive.
 ///
-/// A poll receives up to 32 packets and never waits. They are lent out in the port's buffers, have the
-/// time at which they were received, and are given back or forwarded at the next poll. If a packet has
-/// several buffers, its captured bytes are those in the first one. The first queue counts the packets
-/// that the port lost.
+/// A poll receives up to 32 packets and never waits. They are lent out in the port's buffers, have
+/// the time at which they were received, and are given back or forwarded at the next poll. If a
+/// packet has several buffers, its captured bytes are those in the first one. The first queue
+/// counts the packets that the port lost.
 pub struct DpdkQueue {
     /// The last burst. Packets before `next` were lent out, skipped or picked.
     received: Received,
@@ -249,8 +249,8 @@ impl Source for DpdkQueue {
     }
 }
 
-/// The time of day for a thread that reads it a million times per second: the processor's counter, set
-/// by the system's clock each millisecond.
+/// The time of day for a thread that reads it a million times per second: the processor's counter,
+/// set by the system's clock each millisecond.
 #[derive(Debug)]
 struct Clock {
     /// Nanoseconds per cycle, times 2³².

@@ -84,7 +84,7 @@ int shim_find(const char *name)
 	return rte_eth_dev_get_port_by_name(name, &port) == 0 ? port : -1;
 }
 
-/* Writes the name of the next port from this number on, and sets its number; 0 after the last port. */
+/* Writes the name and sets the number of the next port from this number on; 0 after the last port. */
 int shim_name(uint16_t *port, char name[RTE_ETH_NAME_MAX_LEN])
 {
 	uint64_t next = rte_eth_find_next(*port);
@@ -138,8 +138,8 @@ static int configure(uint16_t port, const struct rte_eth_dev_info *info, uint16_
 	return rte_eth_dev_configure(port, receiving, sending, &conf);
 }
 
-/* Opens a port with a receive queue for each pool, and with these send queues. Returns 0 or a negative
- * error. */
+/* Opens a port with a receive queue for each pool, and with `sending` send queues. Returns 0 or a
+ * negative error. */
 int shim_open(uint16_t port, struct rte_mempool **pools, uint16_t receiving, uint16_t sending,
 	      int promiscuous)
 {
@@ -234,7 +234,8 @@ void shim_free(struct rte_mbuf **packets, unsigned int count)
 	rte_pktmbuf_free_bulk(packets, count);
 }
 
-/* Sends packets without waiting, and drops those that the port does not take. Returns the number sent. */
+/* Sends packets without waiting, and drops those that the port does not take. Returns the number
+ * sent. */
 unsigned int shim_forward(uint16_t port, uint16_t queue, struct rte_mbuf **packets,
 			  unsigned int count)
 {

@@ -116,8 +116,8 @@ pub struct Dpdk {
 }
 
 impl Dpdk {
-    /// Starts DPDK, once per process, with arguments of DPDK programs, such as `--no-huge`. Its output
-    /// during the start is not shown.
+    /// Starts DPDK, once per process, with arguments of DPDK programs, such as `--no-huge`. Its
+    /// output during the start is not shown.
     ///
     /// # Errors
     /// When DPDK does not start (with its reason), or was started before.
@@ -210,8 +210,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens a port with these numbers of receive and send queues, and with `buffers` buffers per receive
-    /// queue.
+    /// Opens a port with these numbers of receive and send queues, and with `buffers` buffers per
+    /// receive queue.
     pub(crate) fn open(
         dpdk: &Arc<Dpdk>,
         number: u16,
@@ -318,7 +318,8 @@ impl Received {
     /// When packets of the last burst are left, or the port has no such queue.
     pub(crate) fn receive(&mut self, port: &Port, queue: u16) {
         assert!(self.count == 0 && queue < port.receiving);
-        // SAFETY: the port is open, one thread uses each of its queues, and there is room for a burst.
+        // SAFETY: the port is open, one thread uses each of its queues, and there is room for a
+        // burst.
         let count = unsafe { shim_receive(port.number, queue, &raw mut *self.burst) };
         self.count = count as usize;
     }
@@ -353,13 +354,14 @@ impl Received {
     pub(crate) fn bytes(&self, places: Range<usize>) -> impl Iterator<Item = &[u8]> {
         assert!(places.end <= self.count);
         self.burst.frames[places].iter().map(|frame| {
-            // SAFETY: giving the buffer back needs `&mut self`, so it is held while the bytes are used.
+            // SAFETY: giving the buffer back needs `&mut self`, so it is held while the bytes are
+            // used.
             unsafe { frame.bytes() }
         })
     }
 
-    /// Moves the packet at this place, received at this time, to `picked`. Packets before it must not be
-    /// used any more.
+    /// Moves the packet at this place, received at this time, to `picked`. Packets before it must
+    /// not be used any more.
     ///
     /// # Panics
     /// When there is no such packet, or `picked` is full.
@@ -382,15 +384,16 @@ impl Received {
         (self.count, self.given) = (0, 0);
     }
 
-    /// Sends the packets on a queue of a port. Returns the number of packets that the port did not take.
+    /// Sends the packets on a queue of a port. Returns the number of packets that the port did not
+    /// take.
     ///
     /// # Panics
     /// When the port has no such queue, or packets were picked.
     pub(crate) fn forward(&mut self, port: &Port, queue: u16) -> usize {
         assert!(queue < port.sending && self.given == 0);
         let (packets, count) = (self.burst.packets.as_mut_ptr(), self.count as c_uint);
-        // SAFETY: the port is open, one thread uses each of its queues, and there are `count` packets,
-        // which nothing else owns.
+        // SAFETY: the port is open, one thread uses each of its queues, and there are `count`
+        // packets, which nothing else owns.
         let sent = unsafe { shim_forward(port.number, queue, packets, count) } as usize;
         std::mem::take(&mut self.count) - sent
     }
@@ -414,7 +417,8 @@ impl Picked {
     /// The packets: the bytes of each in its first buffer.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         self.frames[..self.count].iter().map(|&(frame, wire, time_ns)| {
-            // SAFETY: giving the buffer back needs `&mut self`, so it is held while the bytes are used.
+            // SAFETY: giving the buffer back needs `&mut self`, so it is held while the bytes are
+            // used.
             let bytes = unsafe { frame.bytes() };
             Frame { bytes, wire, link: LinkType::ETHERNET, time_ns }
         })

@@ -48,8 +48,8 @@ impl Generator {
         piece
     }
 
-    /// `left <operator> right`, where the steps of `right` follow those of `left`. As in tcpdump, only
-    /// the protocol of the left side is tested: `len - ip[2:2]` is computed for any packet.
+    /// `left <operator> right`, where the steps of `right` follow those of `left`. As in tcpdump,
+    /// only the protocol of the left side is tested: `len - ip[2:2]` is computed for any packet.
     pub(super) fn binary(
         &mut self,
         operator: Binary,

@@ -46,12 +46,12 @@ const SCRATCH: u32 = 16;
 /// Offsets from here on have a special meaning to the kernel.
 const OFFSETS: u32 = 1 << 31;
 
-/// A program from its last instruction to its first, so that the target of every jump is known. Places
-/// are counted from the end.
+/// A program from its last instruction to its first, so that the target of every jump is known.
+/// Places are counted from the end.
 struct Reversed(Vec<Instruction>);
 
-/// Translates a program. `None` if classic BPF cannot express it: shifts by a number from the packet,
-/// which classic BPF does not define from 32 on, and arithmetic that is nested too deeply.
+/// Translates a program. `None` if classic BPF cannot express it: shifts by a number from the
+/// packet, which classic BPF does not define from 32 on, and arithmetic that is nested too deeply.
 pub(super) fn translate(program: &Program) -> Option<Vec<Instruction>> {
     let mut out = Reversed(Vec::new());
     let reject = out.push(RET, 0);

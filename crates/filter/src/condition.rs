@@ -15,7 +15,8 @@ enum Join {
     Not(Node),
 }
 
-/// All nodes of an expression. They are in one vector, so that a long chain cannot overflow the stack.
+/// All nodes of an expression. They are in one vector, so that a long chain cannot overflow the
+/// stack.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     nodes: Vec<Join>,
@@ -71,8 +72,8 @@ struct Emitter {
     tests: Vec<Test>,
 }
 
-/// Pending work: a node, and the places to continue at if it holds or not. `None` means the start of
-/// the tests emitted just before.
+/// Pending work: a node, and the places to continue at if it holds or not. `None` means the start
+/// of the tests emitted just before.
 struct Work {
     node: Node,
     yes: Option<u32>,
@@ -121,9 +122,10 @@ type Fact = (u32, bool);
 
 /// Redirects jumps past tests whose outcome is known.
 ///
-/// `tcp and port 443` tests the version and the transport twice. This visits every test once, in order,
-/// with the facts that hold on all ways to it; its jumps then skip the tests that these facts decide.
-/// A skipped test would have loaded bytes that were loaded before, so no packet is judged differently.
+/// `tcp and port 443` tests the version and the transport twice. This visits every test once, in
+/// order, with the facts that hold on all ways to it; its jumps then skip the tests that these
+/// facts decide. A skipped test would have loaded bytes that were loaded before, so no packet is
+/// judged differently.
 fn shorten(tests: &mut [Test], entry: u32) {
     // The facts at each test, once a way to it was seen.
     let mut known: Vec<Option<Vec<Fact>>> = vec![None; tests.len()];

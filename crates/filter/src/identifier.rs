@@ -1,4 +1,5 @@
-//! Identifiers: addresses, networks, ports and names. The qualifiers before them give their meaning.
+//! Identifiers: addresses, networks, ports and names. The qualifiers before them give their
+//! meaning.
 
 use std::fs;
 use std::net::Ipv6Addr;
@@ -171,7 +172,8 @@ impl Parser<'_> {
     }
 }
 
-/// Parses one to four numbers, separated by dots. Returns the address and the mask of the given bytes.
+/// Parses one to four numbers, separated by dots. Returns the address and the mask of the given
+/// bytes.
 fn dotted(text: &str) -> Result<(u32, u32), Problem> {
     let wrong = || Problem::usage(format!("invalid IPv4 address {text}"));
     let (mut address, mut bits) = (0u32, 0);

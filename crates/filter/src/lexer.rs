@@ -116,8 +116,8 @@ fn single(byte: u8) -> Option<Word> {
     })
 }
 
-/// The length of the word at the start of `rest`: letters, digits and dots, and between them dashes and
-/// underscores.
+/// The length of the word at the start of `rest`: letters, digits and dots, and between them dashes
+/// and underscores.
 fn word_length(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     if !bytes.first().is_some_and(u8::is_ascii_alphanumeric) {
@@ -148,8 +148,8 @@ fn address(rest: &str) -> Option<(Token<'_>, usize)> {
     })
 }
 
-/// An Ethernet address: six hexadecimal bytes with one separator, three groups of four digits with dots,
-/// or twelve digits.
+/// An Ethernet address: six hexadecimal bytes with one separator, three groups of four digits with
+/// dots, or twelve digits.
 fn ethernet(text: &str) -> Option<[u8; 6]> {
     let mut address = [0; 6];
     let hex = |digits: &str| {

@@ -1,18 +1,19 @@
 //! Packet filters in the language of tcpdump, pcap-filter(7).
 //!
-//! An expression is compiled once per link type, in safe code and without libpcap, to tests that jump
-//! only forward. It accepts the same packets as `tcpdump -O -r` with libpcap 1.10; `tests/libpcap.rs`
-//! compares both. Without `-O`, tcpdump's optimizer may reorder tests and so judge a packet
-//! differently if the packet was cut within the bytes that the expression reads.
+//! An expression is compiled once per link type, in safe code and without libpcap, to tests that
+//! jump only forward. It accepts the same packets as `tcpdump -O -r` with libpcap 1.10;
+//! `tests/libpcap.rs` compares both. Without `-O`, tcpdump's optimizer may reorder tests and so
+//! judge a packet differently if the packet was cut within the bytes that the expression reads.
 //!
 //! As in tcpdump, a packet cut within these bytes is rejected, even under `not`; `vlan`, `mpls` and
-//! `pppoes` change the offsets for all following primitives; ports are not found after IPv6 extension
-//! headers; and `ip broadcast` does not know the netmask.
+//! `pppoes` change the offsets for all following primitives; ports are not found after IPv6
+//! extension headers; and `ip broadcast` does not know the netmask.
 //!
 //! Differences, besides the texts of errors:
-//! - `protochain`, `geneve`, names of hosts and networks, `DECnet` addresses, `byte` with `&` or `|`,
-//!   negative constant offsets and words for unsupported link types are errors.
-//! - An expression that no packet of a link type can satisfy is not an error. It rejects all packets.
+//! - `protochain`, `geneve`, names of hosts and networks, `DECnet` addresses, `byte` with `&` or
+//!   `|`, negative constant offsets and words for unsupported link types are errors.
+//! - An expression that no packet of a link type can satisfy is not an error. It rejects all
+//!   packets.
 //! - With link type 0, the address family may have either byte order.
 
 #![forbid(unsafe_code)]
@@ -151,8 +152,8 @@ impl Filter {
         self.program(link).map(|_| ()).map_err(Clone::clone)
     }
 
-    /// Whether a frame is accepted. The first frame of each link type compiles the expression. After
-    /// that, the cost is linear in the number of tests evaluated, without allocation.
+    /// Whether a frame is accepted. The first frame of each link type compiles the expression.
+    /// After that, the cost is linear in the number of tests evaluated, without allocation.
     ///
     /// # Errors
     /// As [`Filter::prepare`], for every frame of the link type.
@@ -166,11 +167,11 @@ impl Filter {
         self.program(link).map(|program| program.accepts(captured, wire))
     }
 
-    /// The expression for this link type as a classic BPF program, for a kernel that rejects packets
-    /// early. `None` if classic BPF cannot express it.
+    /// The expression for this link type as a classic BPF program, for a kernel that rejects
+    /// packets early. `None` if classic BPF cannot express it.
     ///
-    /// The program may accept more than [`Filter::matches`], but never less. It reads only the bytes
-    /// of a packet; the caller must handle VLAN tags that the kernel stores apart from them.
+    /// The program may accept more than [`Filter::matches`], but never less. It reads only the
+    /// bytes of a packet; the caller must handle VLAN tags that the kernel stores apart from them.
     ///
     /// ```
     /// use flowgauge_core::packet::LinkType;

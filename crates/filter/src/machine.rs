@@ -140,8 +140,8 @@ pub(super) struct Test {
     pub(super) no: u32,
 }
 
-/// A filter compiled for one link type. A jump to the second place after the last test accepts; a jump
-/// to the first place after it, or anywhere else, rejects.
+/// A filter compiled for one link type. A jump to the second place after the last test accepts; a
+/// jump to the first place after it, or anywhere else, rejects.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) tests: Vec<Test>,
@@ -177,8 +177,8 @@ impl Program {
         Some(above <= condition.high.wrapping_sub(condition.low))
     }
 
-    /// The result of some steps. `None` if they load beyond the captured bytes, divide by zero, or are
-    /// not valid arithmetic.
+    /// The result of some steps. `None` if they load beyond the captured bytes, divide by zero, or
+    /// are not valid arithmetic.
     fn compute(&self, start: u32, end: u32, captured: &[u8], wire: u32) -> Option<u32> {
         let mut stack = [0u32; STACK];
         let mut depth = 0usize;
@@ -207,8 +207,8 @@ impl Program {
     }
 }
 
-/// Loads a number; `None` if it lies beyond the captured bytes. As in tcpdump's interpreter, adding the
-/// length of an IPv4 header to the index wraps around, but adding the base offset does not.
+/// Loads a number; `None` if it lies beyond the captured bytes. As in tcpdump's interpreter, adding
+/// the length of an IPv4 header to the index wraps around, but adding the base offset does not.
 #[inline]
 fn fetch(load: Load, index: u32, captured: &[u8]) -> Option<u32> {
     let (index, place) = match load.base {
@@ -300,7 +300,7 @@ mod tests {
 
         /// A load returns its bytes, or `None` if one of them was not captured.
         #[test]
-        fn a_load_is_within_what_was_captured(
+        fn a_load_reads_only_captured_bytes(
             load in load(),
             index in prop_oneof![0..40u32, any::<u32>()],
             captured in prop::collection::vec(any::<u8>(), 0..80),

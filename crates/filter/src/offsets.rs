@@ -1,13 +1,13 @@
-//! The offsets of the headers in a frame, as the link type gives them, and tests for the protocol that
-//! the link layer carries.
+//! The offsets of the headers in a frame, as the link type gives them, and tests for the protocol
+//! that the link layer carries.
 
 use flowgauge_core::packet::LinkType;
 
 use super::condition::{Conditions, Node};
 use super::machine::{Base, Compare, Condition, Load, Subject, Width};
 
-/// Numbers of the protocols that a link layer carries: an `EtherType`, or below 1,536 an LLC service
-/// access point.
+/// Numbers of the protocols that a link layer carries: an `EtherType`, or below 1,536 an LLC
+/// service access point.
 pub(super) mod carried {
     pub(crate) const IPV4: u32 = 0x0800;
     pub(crate) const ARP: u32 = 0x0806;
@@ -117,7 +117,8 @@ impl HeaderOffsets {
         self.behind_llc = self.payload;
     }
 
-    /// Tests whether the link layer carries `protocol`; `None` if that cannot be tested within MPLS.
+    /// Tests whether the link layer carries `protocol`; `None` if that cannot be tested within
+    /// MPLS.
     pub(super) fn carries(&self, all: &mut Conditions, protocol: u32) -> Option<Node> {
         if self.labels > 0 {
             return self.carries_behind_label(all, protocol);
@@ -241,8 +242,8 @@ impl HeaderOffsets {
         all.and(last, first)
     }
 
-    /// Tests the address family of BSD's loopback. [`Link::Null`] accepts both byte orders, because a
-    /// capture does not record the one of its host.
+    /// Tests the address family of BSD's loopback. [`Link::Null`] accepts both byte orders, because
+    /// a capture does not record the one of its host.
     fn family(&self, all: &mut Conditions, families: &[u32]) -> Node {
         let mut any = None;
         for &family in families {

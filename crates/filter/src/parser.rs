@@ -1,7 +1,7 @@
 //! The parser: from tokens to conditions, primitive by primitive in the order of the text.
 //!
-//! `and` and `or` have equal precedence, from left to right; `not` binds more tightly. An identifier
-//! without qualifiers inherits those of the primitive before it: `port 80 or 443`.
+//! `and` and `or` have equal precedence, from left to right; `not` binds more tightly. An
+//! identifier without qualifiers inherits those of the primitive before it: `port 80 or 443`.
 
 use flowgauge_core::unknown::nearest;
 

@@ -1,5 +1,5 @@
-//! Primitives as conditions on the bytes of a frame: protocols, addresses and ports; then tags, labels,
-//! LLC, length and direction.
+//! Primitives as conditions on the bytes of a frame: protocols, addresses and ports; then tags,
+//! labels, LLC, length and direction.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -283,8 +283,8 @@ impl Generator {
         })
     }
 
-    /// `broadcast`: of Ethernet, or with `ip` the destinations 0.0.0.0 and 255.255.255.255, because a
-    /// capture does not record the netmask.
+    /// `broadcast`: of Ethernet, or with `ip` the destinations 0.0.0.0 and 255.255.255.255, because
+    /// a capture does not record the netmask.
     pub(super) fn broadcast(&mut self, protocol: Option<Protocol>) -> Result<Node, Problem> {
         match protocol {
             None | Some(Protocol::Link) => self.ethernet_host([0xff; 6], Direction::Destination),

@@ -139,7 +139,7 @@ fn jumps_may_be_long() {
 }
 
 #[test]
-fn shifts_by_a_number_of_the_packet_have_no_program() {
+fn shifts_by_a_number_from_the_packet_have_no_program() {
     let classic = |expression| Filter::new(expression).unwrap().classic(LINKS[0]).unwrap();
     assert_eq!(classic("ether[0] << ether[1] > 3"), None);
     assert!(classic("ether[0] & 1 = 0").is_some());

@@ -1,6 +1,6 @@
-//! Filters against libpcap itself, where it is installed: `cargo test … -- --nocapture` says which
-//! version. The equality promised is with the programs of `tcpdump -O`; those that libpcap's
-//! optimizer has changed are compared only where that is known to make no difference.
+//! Filters compared with libpcap, if it is installed: `cargo test … -- --nocapture` prints its
+//! version. Filters equal the programs of `tcpdump -O`; programs that libpcap's
+//! optimizer has changed are compared only if that makes no difference.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::env;
@@ -20,8 +20,9 @@ use support::{LINKS, Random, Sample, cell, samples};
 const SEED: u64 = 7;
 const TABLE: &str = include_str!("data/table.tsv");
 
-/// What libpcap accepts and filters refuse, and the other way round, by words of the errors.
+/// Words in the errors of filters for expressions that libpcap accepts.
 const REFUSED: [&str; 4] = ["negative offset", "more than 31 bits", "division by zero", "no frame"];
+/// Words in the errors of libpcap for expressions that filters accept.
 const ACCEPTED: [&str; 3] = ["division by zero", "modulus by zero", "more than 31 bits"];
 
 fn libpcap() -> Option<Libpcap> {
@@ -124,7 +125,7 @@ fn random_expressions_agree() {
     assert!(both > EXPRESSIONS / 3);
 }
 
-/// Writes the table of expected answers anew, keeping its expressions, where `make golden` asks.
+/// Rewrites the table of expected answers for its expressions, if `make golden` asks for it.
 #[test]
 fn the_table_is_written_where_it_is_asked_for() {
     if env::var_os("FLOWGAUGE_GOLDEN").is_none_or(|what| what != "write") {

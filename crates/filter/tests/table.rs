@@ -24,7 +24,7 @@ fn accepted(filter: &mut Filter, link: LinkType) -> Option<Vec<usize>> {
 }
 
 #[test]
-fn every_answer_of_the_table_is_given() {
+fn filters_give_every_answer_of_the_table() {
     let mut answers = 0;
     for line in TABLE.lines().skip(1) {
         let mut cells = line.split('\t');
@@ -42,7 +42,7 @@ fn every_answer_of_the_table_is_given() {
 
 /// As documented: an error, and never an answer that differs from tcpdump's.
 #[test]
-fn what_differs_from_tcpdump_is_an_error() {
+fn differences_from_tcpdump_are_errors() {
     for (expression, reason) in [
         ("ip protochain 6", "use 'proto'"),
         ("geneve", "udp port 6081"),
@@ -66,7 +66,7 @@ fn what_differs_from_tcpdump_is_an_error() {
 }
 
 #[test]
-fn errors_are_one_line_that_says_where() {
+fn errors_are_one_line_with_the_place() {
     let error = Filter::new("tcp prot 80").unwrap_err();
     assert!(matches!(error, FilterError::Expression { position: 4, .. }), "{error}");
     let error = Filter::new("host 10.0.0.1 and").unwrap_err();
@@ -78,7 +78,7 @@ fn errors_are_one_line_that_says_where() {
 }
 
 #[test]
-fn a_link_type_is_refused_only_where_it_cannot_answer() {
+fn a_link_type_is_refused_only_if_it_lacks_the_field() {
     let mut filter = Filter::new("vlan 5 or ip").unwrap();
     assert!(filter.prepare(LinkType::ETHERNET).is_ok());
     let refused = FilterError::LinkType {
@@ -95,7 +95,7 @@ fn a_link_type_is_refused_only_where_it_cannot_answer() {
 }
 
 #[test]
-fn an_address_family_is_taken_in_either_byte_order() {
+fn an_address_family_may_have_either_byte_order() {
     let mut filter = Filter::new("ip or ip6").unwrap();
     for family in [2u32, 24, 28, 30] {
         for link in [LinkType::NULL, LinkType::LOOP] {
@@ -108,7 +108,7 @@ fn an_address_family_is_taken_in_either_byte_order() {
 }
 
 #[test]
-fn a_packet_that_is_cut_where_the_filter_looks_is_rejected() {
+fn a_packet_cut_where_the_filter_reads_is_rejected() {
     let mut port = Filter::new("tcp port 80").unwrap();
     let mut not = Filter::new("not tcp port 80").unwrap();
     let mut frame = vec![0u8; 12];

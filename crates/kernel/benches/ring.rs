@@ -1,6 +1,6 @@
-//! One thread hands another a batch at a time: our ring, whose slots come back, beside `rtrb`, with a
-//! second ring for the empty ones. One iteration is one batch of 256 packets, 10 kB, of which the
-//! producer writes a word and the consumer reads it.
+//! One thread hands batches to another: this crate's ring, which reuses its slots, compared with
+//! `rtrb` and a second ring for empty batches. One iteration is one batch of 256 packets (10 kB);
+//! the producer writes one word of it and the consumer reads it.
 
 use std::hint::spin_loop;
 use std::thread;

@@ -8,7 +8,8 @@ use std::cell::Cell;
 pub struct Counting;
 
 thread_local! {
-    // Constant initial values need no allocation and no drop, so an allocator may use them any time.
+    // Constant initial values need no allocation and no drop, so an allocator may use them any
+    // time.
     static HEAP: Cell<Heap> = const { Cell::new(Heap { allocations: 0, bytes: 0 }) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }

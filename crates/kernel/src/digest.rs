@@ -151,8 +151,8 @@ impl Digester {
         }
     }
 
-    /// Fills `out[i]` with [`scalar::fold`] of `words[i] ^ other` and `factor`. This derives further
-    /// words from digests, on the same instruction set.
+    /// Fills `out[i]` with [`scalar::fold`] of `words[i] ^ other` and `factor`. This derives
+    /// further words from digests, on the same instruction set.
     ///
     /// # Panics
     /// When the slices differ in length.

@@ -89,8 +89,8 @@ impl<S: Send> User<S> {
         self.current.as_mut()
     }
 
-    /// Hands the set in use over and continues with a spare one, if there is one. Waits only if no set
-    /// is in use.
+    /// Hands the set in use over and continues with a spare one, if there is one. Waits only if no
+    /// set is in use.
     ///
     /// # Errors
     /// When the keeper was dropped.
@@ -102,8 +102,8 @@ impl<S: Send> User<S> {
         Ok(())
     }
 
-    /// Hands the set in use over if there is a spare one, and continues with that. Never waits: without
-    /// a spare it returns `false` and the same set stays in use.
+    /// Hands the set in use over if there is a spare one, and continues with that. Never waits:
+    /// without a spare it returns `false` and the same set stays in use.
     ///
     /// # Errors
     /// When the keeper was dropped.
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_must_not_wait_keeps_its_set_while_there_is_no_spare() {
+    fn try_hand_over_keeps_the_set_without_a_spare() {
         let (mut user, mut keeper) = exchange(vec![1, 2]);
         assert_eq!(keeper.try_take(), Ok(None));
         assert_eq!((user.try_hand_over(), user.try_hand_over()), (Ok(true), Ok(false)));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_is_lent_is_the_one_that_comes_back() {
+    fn a_lent_set_comes_back() {
         let (mut user, mut keeper) = exchange(vec![1, 2, 3]);
         assert_eq!(user.hand_over(), Ok(()));
         let keeping = std::thread::spawn(move || {

@@ -1,8 +1,9 @@
 //! Compares a small group of words, tags or bytes with one value at once.
 //!
 //! x86-64 uses SSE2, which each of its processors has; other architectures use the functions of
-//! `scalar`. `cfg` decides, not the [`Isa`](crate::Isa): the comparisons are inlined in probe loops,
-//! where a branch per group would cost more than it could gain. On x86-64 the tests compare both.
+//! `scalar`. `cfg` decides, not the [`Isa`](crate::Isa): the comparisons are inlined in probe
+//! loops, where a branch per group would cost more than it could gain. On x86-64 the tests compare
+//! both.
 
 /// Bit `i` is set where `words[i] & mask == value`.
 ///
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_compared_one_by_one() {
+    fn bytes_are_compared() {
         for value in 0..=u8::MAX {
             let bytes: [u8; 16] = std::array::from_fn(|at| value ^ [0, 1, 128, 0xff][at * 7 % 4]);
             let expected = (0..16).filter(|&at| bytes[at] == value).map(|at| 1 << at);

@@ -1,16 +1,16 @@
-//! Reads the five-tuples of common frames: Ethernet with TCP or UDP, in IPv4 without options or IPv6
-//! without extension headers.
+//! Reads the five-tuples of common frames: Ethernet with TCP or UDP, in IPv4 without options or
+//! IPv6 without extension headers.
 //!
-//! The caller writes the loop over frames, so that a five-tuple stays in registers on its way to the
-//! caller's columns. The loop is a [`WithHeaders`]; [`Isa::with_headers`] runs it, compiled once per
-//! instruction set.
+//! The caller writes the loop over frames, so that a five-tuple stays in registers on its way to
+//! the caller's columns. The loop is a [`WithHeaders`]; [`Isa::with_headers`] runs it, compiled
+//! once per instruction set.
 
 use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::Level;
 
-/// The five-tuple of a packet, in network order. `N` is the size of both addresses: 8 bytes for IPv4,
-/// 32 for IPv6.
+/// The five-tuple of a packet, in network order. `N` is the size of both addresses: 8 bytes for
+/// IPv4, 32 for IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Tuple<const N: usize> {
@@ -185,7 +185,8 @@ mod x86 {
             unsafe {
                 let fields = _mm256_shuffle_epi8(
                     both(one.as_ptr().add(12), other.as_ptr().add(12)),
-                    // EtherType, version and header length, total length, fragment offset, protocol.
+                    // EtherType, version and header length, total length, fragment offset,
+                    // protocol.
                     each(_mm_setr_epi8(1, 0, 2, -1, 5, 4, 9, 8, 11, -1, -1, -1, -1, -1, -1, -1)),
                 );
                 let offset = FRAGMENT_OFFSET.cast_signed();

@@ -1,8 +1,8 @@
-//! Batch kernels: the innermost loops of flowgauge, compiled once per instruction set; and the rings
-//! through which threads hand each other batches and summaries, which `make loom` checks.
+//! Batch kernels: the innermost loops of flowgauge, compiled once per instruction set; and the
+//! rings through which threads hand each other batches and summaries, which `make loom` checks.
 //!
-//! Every vector kernel has a scalar twin without intrinsics. The instruction set is detected once and
-//! is a value ([`Isa`]) that the callers hold.
+//! Every vector kernel has a scalar twin without intrinsics. The instruction set is detected once
+//! and is a value ([`Isa`]) that the callers hold.
 
 #[cfg(feature = "counting")]
 pub mod counting;

@@ -10,8 +10,8 @@ use memmap2::MmapMut;
 /// A slice of fixed length in its own anonymous mapping, all zero at first.
 ///
 /// The mapping asks for huge pages: otherwise random reads of a table of many megabytes miss the
-/// translation buffer almost every time. Memory: `len × size_of::<T>()` bytes reserved; only touched
-/// pages are resident.
+/// translation buffer almost every time. Memory: `len × size_of::<T>()` bytes reserved; only
+/// touched pages are resident.
 ///
 /// ```
 /// use flowgauge_kernel::{Zeroed, prefetch};
@@ -75,7 +75,8 @@ impl Blank {
         Ok(Self(map))
     }
 
-    /// Faults all pages in and locks them in memory. Returns whether the operating system allows it.
+    /// Faults all pages in and locks them in memory. Returns whether the operating system allows
+    /// it.
     pub fn lock(&self) -> bool {
         #[cfg(target_os = "linux")]
         let _ = self.0.advise(memmap2::Advice::PopulateWrite);

@@ -1,9 +1,9 @@
-//! A bounded ring from one thread to another. It takes no lock while values pass, and allocates only
-//! when it is created.
+//! A bounded ring from one thread to another. It takes no lock while values pass, and allocates
+//! only when it is created.
 //!
-//! The slots always hold values, which both ends change in place. If both ends swap, emptied batches
-//! return to the producer, so one ring is enough to reuse batches. Each end caches the other end's
-//! position and reads it again only when the ring seems full or empty.
+//! The slots always hold values, which both ends change in place. If both ends swap, emptied
+//! batches return to the producer, so one ring is enough to reuse batches. Each end caches the
+//! other end's position and reads it again only when the ring seems full or empty.
 //!
 //! An end that must wait spins for some microseconds and then sleeps. The other end pays one fence
 //! per value for this, and a system call when the waiting end sleeps.
@@ -42,9 +42,9 @@ mod sync {
     pub(super) use loom::sync::{Arc, Condvar, Mutex};
 }
 
-/// How often a waiting end looks at the other end before it sleeps. The first [`SPINS`] looks are a few
-/// nanoseconds apart; between the others it yields to other threads. They take some 20 µs in all,
-/// several times the cost of waking a sleeping end.
+/// How often a waiting end looks at the other end before it sleeps. The first [`SPINS`] looks are a
+/// few nanoseconds apart; between the others it yields to other threads. They take some 20 µs in
+/// all, several times the cost of waking a sleeping end.
 const LOOKS: usize = if cfg!(all(loom, test)) { 0 } else { 128 };
 const SPINS: usize = 64;
 
@@ -99,8 +99,8 @@ pub struct Consumer<T> {
     put: usize,
 }
 
-/// The two ends of a ring of `capacity` slots, rounded up to a power of two. `make` creates the values
-/// in the slots.
+/// The two ends of a ring of `capacity` slots, rounded up to a power of two. `make` creates the
+/// values in the slots.
 ///
 /// ```
 /// use std::mem::swap;
@@ -147,9 +147,9 @@ impl<T: Send> Producer<T> {
         if !self.has_room() {
             return false;
         }
-        // SAFETY: slot `put` is free: `put - taken` is less than the number of slots, and the acquire
-        // load of `taken` makes the consumer's last access to this slot happen before. The consumer
-        // does not touch it again before `put` passes it. There is one producer, borrowed
+        // SAFETY: slot `put` is free: `put - taken` is less than the number of slots, and the
+        // acquire load of `taken` makes the consumer's last access to this slot happen before. The
+        // consumer does not touch it again before `put` passes it. There is one producer, borrowed
         // exclusively.
         self.shared.slot(self.put).with_mut(|slot| fill(unsafe { &mut *slot }));
         self.put = self.put.wrapping_add(1);
@@ -206,9 +206,9 @@ impl<T: Send> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: slot `taken` is filled: it is before `put`, and the acquire load of `put` makes the
-        // producer's writes to this slot happen before. The producer does not touch it again before
-        // `taken` passes it. There is one consumer, borrowed exclusively.
+        // SAFETY: slot `taken` is filled: it is before `put`, and the acquire load of `put` makes
+        // the producer's writes to this slot happen before. The producer does not touch it again
+        // before `taken` passes it. There is one consumer, borrowed exclusively.
         let result = self.shared.slot(self.taken).with_mut(|slot| take(unsafe { &mut *slot }));
         self.taken = self.taken.wrapping_add(1);
         self.shared.taken.store(self.taken, Ordering::Release);
@@ -408,8 +408,8 @@ pub(crate) mod model {
         pass(2, 3);
     }
 
-    /// A value that is never taken is dropped once, and a producer that waits for a dropped consumer
-    /// returns.
+    /// A value that is never taken is dropped once, and a producer that waits for a dropped
+    /// consumer returns.
     #[test]
     fn leftovers_are_dropped() {
         check(|| {

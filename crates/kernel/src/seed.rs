@@ -8,8 +8,8 @@ pub const LEAST_SEED_BYTES: usize = 16;
 /// The secret of the digest and the start of all random draws. Summaries merge only if their seeds
 /// are equal.
 ///
-/// An attacker who knows the seed can craft packets whose keys all have one digest. So the seed comes
-/// from the operating system ([`Seed::random`]) or a file ([`Seed::file`]); a number
+/// An attacker who knows the seed can craft packets whose keys all have one digest. So the seed
+/// comes from the operating system ([`Seed::random`]) or a file ([`Seed::file`]); a number
 /// ([`Seed::number`]) is for tests and comparisons.
 ///
 /// ```
@@ -92,7 +92,8 @@ impl Seed {
         self.draws
     }
 
-    /// The start of the random numbers that fill the hash tables of sketches with their own hashing.
+    /// The start of the random numbers that fill the hash tables of sketches with their own
+    /// hashing.
     pub fn tables(&self) -> u64 {
         self.tables
     }
@@ -148,7 +149,7 @@ mod tests {
 
     /// Stored summaries depend on these derivations, which are frozen like the digest formula.
     #[test]
-    fn derivations_stay() {
+    fn derivations_are_frozen() {
         let bits = std::array::from_fn(|i| i as u8);
         let random = Seed::random(bits);
         let file = Seed::file(&bits).unwrap_or(random);

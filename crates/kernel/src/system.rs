@@ -4,8 +4,8 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ticks of the time-stamp counter, which runs at a constant rate; nanoseconds on processors without
-/// one. Costs some 10 ns. It does not serialize: earlier instructions may finish after it.
+/// Ticks of the time-stamp counter, which runs at a constant rate; nanoseconds on processors
+/// without one. Costs some 10 ns. It does not serialize: earlier instructions may finish after it.
 #[inline(always)]
 pub fn cycles() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -37,16 +37,16 @@ extern "C" fn look() {
 
 /// Whether standard output was closed when the process began, as by `>&-` in a shell.
 ///
-/// The standard library opens `/dev/null` in its place before `main`, so reports would vanish without
-/// an error.
+/// The standard library opens `/dev/null` in its place before `main`, so reports would vanish
+/// without an error.
 pub fn stdout_was_closed() -> bool {
     STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
 }
 
 /// Whether the machine has `bytes` of available memory.
 ///
-/// The operating system refuses a mapping only if it is larger than all memory. A smaller mapping that
-/// does not fit makes it kill this process or another one once the pages are touched.
+/// The operating system refuses a mapping only if it is larger than all memory. A smaller mapping
+/// that does not fit makes it kill this process or another one once the pages are touched.
 pub fn is_available(bytes: usize) -> bool {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -196,7 +196,7 @@ fn structured_keys_spread_evenly() {
 
 /// Structured pairs that collide under one seed must not collide under another.
 #[test]
-fn no_pair_collides_whatever_the_seed() {
+fn no_pair_collides_under_every_seed() {
     let mut digests: Vec<(u64, u64)> = Vec::new();
     let (one, two) = (Seed::number(11), Seed::number(12));
     for i in 0..1_000_000u64 {

@@ -49,8 +49,8 @@ impl Walk {
         self.left
     }
 
-    /// Adds frames to `burst` while it has room, as they were on the wire: puts back VLAN tags that the
-    /// kernel stores apart. Without `link`, each packet gives its link type.
+    /// Adds frames to `burst` while it has room, as they were on the wire: puts back VLAN tags that
+    /// the kernel stores apart. Without `link`, each packet gives its link type.
     pub(crate) fn frames<'a>(
         &mut self,
         block: &'a mut [u8],

@@ -1,10 +1,10 @@
-//! Live packets of Linux network interfaces, through packet sockets (AF_PACKET) or ahead of the kernel's
-//! stack (AF_XDP).
+//! Live packets of Linux network interfaces, through packet sockets (AF_PACKET) or ahead of the
+//! kernel's stack (AF_XDP).
 //!
-//! [`open`] returns one [`Queue`] for each measuring thread. Each queue is a separate source with its
-//! own ring; the kernel divides the packets among them. [`open_xdp`] returns one [`XdpQueue`] for each
-//! queue of the interface, and takes the packets from the host. Only `ring`, `socket`, `xdp/hook` and
-//! `xdp/rings` have `unsafe` code.
+//! [`open`] returns one [`Queue`] for each measuring thread. Each queue is a separate source with
+//! its own ring; the kernel divides the packets among them. [`open_xdp`] returns one [`XdpQueue`]
+//! for each queue of the interface, and takes the packets from the host. Only `ring`, `socket`,
+//! `xdp/hook` and `xdp/rings` have `unsafe` code.
 
 #![deny(unsafe_code)]
 
@@ -43,8 +43,8 @@ pub use xdp::{XdpOptions, XdpQueue, open_xdp};
 /// ```
 ///
 /// # Errors
-/// When there is no such interface, a privilege is missing, the interface is down or of an unsupported
-/// type, or the system refuses the memory of a ring.
+/// When there is no such interface, a privilege is missing, the interface is down or of an
+/// unsupported type, or the system refuses the memory of a ring.
 pub fn open(
     interface: &str,
     options: &Options,

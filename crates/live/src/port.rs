@@ -174,13 +174,14 @@ impl Fanout {
     pub const ALL: [(&'static str, Self); 2] = [("hash", Self::Hash), ("cpu", Self::Cpu)];
 }
 
-/// A fanout group: the sockets of an interface's queues. The kernel gives each packet to one of them.
+/// A fanout group: the sockets of an interface's queues. The kernel gives each packet to one of
+/// them.
 #[derive(Debug)]
 pub(crate) struct Group {
     fanout: Fanout,
     queues: usize,
-    /// The number of the interface, and the group of its sockets. An interface that is created again
-    /// has a new number, and its sockets a new group.
+    /// The number of the interface, and the group of its sockets. An interface that is created
+    /// again has a new number, and its sockets a new group.
     joined: Mutex<Option<(c_int, c_uint)>>,
 }
 

@@ -46,12 +46,12 @@ pub(crate) fn of(once: bool, rejecting: Option<&[Instruction]>) -> Option<Vec<In
     (program != [ACCEPT]).then_some(program)
 }
 
-/// A program that rejects packets that `filter` rejects, but none that it accepts. `None` if classic BPF
-/// cannot express it.
+/// A program that rejects packets that `filter` rejects, but none that it accepts. `None` if
+/// classic BPF cannot express it.
 pub(crate) fn rejecting(filter: &Filter, link: LinkType) -> Option<Vec<Instruction>> {
     let program = filter.clone().classic(link).ok()??;
-    // Accepts packets with a VLAN tag that the kernel stores apart, because the program would look for
-    // the tag in the packet's bytes.
+    // Accepts packets with a VLAN tag that the kernel stores apart, because the program would look
+    // for the tag in the packet's bytes.
     let tagged = [load(VLAN_PRESENT), skip_unless(1, 1), ACCEPT];
     let program = [&tagged[..], &program].concat();
     (ONCE.len() + program.len() <= LONGEST).then_some(program)

@@ -20,8 +20,8 @@ use crate::socket::Event;
 /// Maximum time that a poll waits for packets.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// After this time, the kernel has handed over the block of any packet: it looks at the open block each
-/// [`RETIRE`], and hands it over at the second look. The rest allows for a late timer.
+/// After this time, the kernel has handed over the block of any packet: it looks at the open block
+/// each [`RETIRE`], and hands it over at the second look. The rest allows for a late timer.
 const SETTLE: Duration = RETIRE.saturating_mul(10);
 
 /// Notes on where the filter is applied.
@@ -35,20 +35,20 @@ const DROPPED: usize = 1;
 const FULL: usize = 2;
 const INTERRUPTIONS: usize = 3;
 
-/// A queue of an interface: its share of the packets that the interface receives and sends, each with
-/// the time at which the kernel got it. A loopback interface receives what it sends, so only received
-/// packets count there.
+/// A queue of an interface: its share of the packets that the interface receives and sends, each
+/// with the time at which the kernel got it. A loopback interface receives what it sends, so only
+/// received packets count there.
 ///
-/// The kernel writes packets to a ring; frames are lent out in place. VLAN tags that the kernel removed
-/// are put back, so frames are as on the wire. If offloads join packets, a frame is what the kernel
-/// sees: up to 64 KiB.
+/// The kernel writes packets to a ring; frames are lent out in place. VLAN tags that the kernel
+/// removed are put back, so frames are as on the wire. If offloads join packets, a frame is what
+/// the kernel sees: up to 64 KiB.
 ///
 /// [`poll`](Source::poll) waits up to 50 ms and may then lend out no frames;
-/// [`clock_ns`](Source::clock_ns) advances in any case. When the stop flag is set, the queue lends out
-/// the packets received before (in about 100 ms), and ends.
+/// [`clock_ns`](Source::clock_ns) advances in any case. When the stop flag is set, the queue lends
+/// out the packets received before (in about 100 ms), and ends.
 ///
-/// An interface may go down, or be deleted and created again with the same name. The queue waits for it,
-/// counts the interruption, and gives the time of the outage in a note.
+/// An interface may go down, or be deleted and created again with the same name. The queue waits
+/// for it, counts the interruption, and gives the time of the outage in a note.
 pub struct Queue {
     interface: Arc<Interface>,
     port: Port,
@@ -147,8 +147,8 @@ impl Queue {
         self.advance()
     }
 
-    /// Checks whether an interface that was down is up again. All earlier packets are lent out by then,
-    /// so a new ring can replace the old one.
+    /// Checks whether an interface that was down is up again. All earlier packets are lent out by
+    /// then, so a new ring can replace the old one.
     fn recover(&mut self) {
         let State::Down(outage) = &mut self.state else { return };
         if !outage.is_due() {

@@ -34,8 +34,8 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Creates and maps the ring of a socket that is not bound yet. It has `bytes` bytes, rounded down to
-    /// blocks, and at least two blocks.
+    /// Creates and maps the ring of a socket that is not bound yet. It has `bytes` bytes, rounded
+    /// down to blocks, and at least two blocks.
     pub(crate) fn new(socket: &Socket, bytes: usize) -> io::Result<Self> {
         let blocks = (bytes / BLOCK_BYTES).max(2);
         let version: c_int = libc::tpacket_versions::TPACKET_V3 as c_int;
@@ -74,8 +74,8 @@ impl Ring {
     /// The next block; empty until the kernel has handed it over.
     pub(crate) fn block(&self) -> &[u8] {
         let bytes = if self.ready() { BLOCK_BYTES } else { 0 };
-        // SAFETY: the block lies in the mapping, all of which is accessible. The kernel does not write
-        // to it before `release`, which borrows this value exclusively.
+        // SAFETY: the block lies in the mapping, all of which is accessible. The kernel does not
+        // write to it before `release`, which borrows this value exclusively.
         unsafe { slice::from_raw_parts(self.place(), bytes) }
     }
 
@@ -99,8 +99,8 @@ impl Ring {
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: the word lies in the mapping, aligned like its structure, and this process and the
-        // kernel access it only atomically.
+        // SAFETY: the word lies in the mapping, aligned like its structure, and this process and
+        // the kernel access it only atomically.
         unsafe { AtomicU32::from_ptr(self.place().add(STATUS).cast()) }
     }
 }

@@ -78,7 +78,8 @@ impl Socket {
         Ok(())
     }
 
-    /// The bound interface: its number, negative if it was removed, and its hardware type (`ARPHRD_…`).
+    /// The bound interface: its number, negative if it was removed, and its hardware type
+    /// (`ARPHRD_…`).
     pub(crate) fn bound(&self) -> io::Result<(c_int, u16)> {
         // SAFETY: this structure of integers may be all zeros.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -155,8 +156,8 @@ impl Socket {
         let mut value = EthtoolValue { command, data: 0 };
         let mut request = request_of(name);
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: the request has the type that this call reads. It points to the two numbers of the
-        // query; the call writes the second one.
+        // SAFETY: the request has the type that this call reads. It points to the two numbers of
+        // the query; the call writes the second one.
         checked(unsafe { libc::ioctl(self.fd(), SIOCETHTOOL, &raw mut request) })?;
         Ok(value.data)
     }

@@ -78,8 +78,8 @@ impl Exporter {
         domain
     }
 
-    /// Checks a sequence number, and counts a gap before it as `lost`. The next number will be `step`
-    /// larger, if that is known.
+    /// Checks a sequence number, and counts a gap before it as `lost`. The next number will be
+    /// `step` larger, if that is known.
     pub(crate) fn sequence(&mut self, id: DomainId, number: u32, step: Option<u32>, lost: Count) {
         let domain = self.domain(id);
         let ahead = domain.expected.map_or(0, |expected| number.wrapping_sub(expected));
@@ -102,8 +102,8 @@ impl Exporter {
         samplers.insert(sampler, one_in);
     }
 
-    /// The sampling interval of a sampler: of the one with this number, else of the one for all packets,
-    /// else of the only one.
+    /// The sampling interval of a sampler: of the one with this number, else of the one for all
+    /// packets, else of the only one.
     pub(crate) fn sampler(&self, id: DomainId, sampler: Option<u64>) -> Option<u64> {
         let samplers = &self.domains.get(&id)?.samplers;
         let only = || (samplers.len() == 1).then(|| samplers.values().next()).flatten();

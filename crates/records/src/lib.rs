@@ -1,11 +1,11 @@
 //! Flow records as a source of packets: NetFlow 5 and 9, IPFIX and sFlow 5 over UDP.
 //!
-//! A [`Collector`] reads datagrams. It lends out each record of P packets and B bytes, sampled 1 in N,
-//! as P × N packets whose lengths add up to B × N; all of them share one frame. A [`Records`] source
-//! is a collector behind a UDP socket.
+//! A [`Collector`] reads datagrams. It lends out each record of P packets and B bytes, sampled 1 in
+//! N, as P × N packets whose lengths add up to B × N; all of them share one frame. A [`Records`]
+//! source is a collector behind a UDP socket.
 //!
-//! Anyone can send datagrams, so all state is limited: exporters, their observation domains, samplers,
-//! templates and fields. The least recently used goes first.
+//! Anyone can send datagrams, so all state is limited: exporters, their observation domains,
+//! samplers, templates and fields. The least recently used goes first.
 #![forbid(unsafe_code)]
 
 mod account;

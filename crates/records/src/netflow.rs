@@ -1,5 +1,5 @@
-//! NetFlow 5, with records of 48 bytes; NetFlow 9 and IPFIX, with sets of templates and of records that
-//! follow them.
+//! NetFlow 5, with records of 48 bytes; NetFlow 9 and IPFIX, with sets of templates and of records
+//! that follow them.
 
 use std::net::IpAddr;
 

@@ -9,7 +9,8 @@ use flowgauge_engine::source::{Burst, Thinned};
 use crate::account::{Account, Count};
 use crate::record::Record;
 
-/// Maximum number of packets that one record represents. Counting that many takes about half a second.
+/// Maximum number of packets that one record represents. Counting that many takes about half a
+/// second.
 pub const MOST_PACKETS: u64 = 1 << 26;
 
 /// Maximum number of packets that all records of a datagram represent.
@@ -54,7 +55,8 @@ pub(crate) struct Queue {
     thinned: Option<Thinned>,
 }
 
-/// A length in bytes that packets hardly exceed on any interface. Records give only the mean of a flow.
+/// A length in bytes that packets hardly exceed on any interface. Records give only the mean of a
+/// flow.
 const JUMBO: u32 = 9216;
 
 impl Queue {
@@ -108,8 +110,8 @@ impl Queue {
         }
     }
 
-    /// The number of packets that sampled ones represent, the length of each, and how many are one byte
-    /// longer, so that the sum is exact. Counts the record, or the reason for refusing it.
+    /// The number of packets that sampled ones represent, the length of each, and how many are one
+    /// byte longer, so that the sum is exact. Counts the record, or the reason for refusing it.
     fn spread(
         &mut self,
         packets: u64,

@@ -59,8 +59,8 @@ impl Record {
         }
     }
 
-    /// Appends an Ethernet frame with the addresses, ports, flags and ICMP type of the record, without
-    /// payload. If one address is IPv4 and the other IPv6, the frame is IPv6.
+    /// Appends an Ethernet frame with the addresses, ports, flags and ICMP type of the record,
+    /// without payload. If one address is IPv4 and the other IPv6, the frame is IPv6.
     pub(crate) fn append_frame(&self, to: &mut Vec<u8>) {
         let (transport, len) = transport(self);
         let transport = &transport[..len];

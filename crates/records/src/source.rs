@@ -59,7 +59,8 @@ pub struct BindError {
 /// use flowgauge_records::Records;
 ///
 /// let stop = Arc::new(AtomicBool::new(true));
-/// let mut records = Records::bind("127.0.0.1:0".parse()?, None, |line| eprintln!("{line}"), &stop)?;
+/// let say = |line: &str| eprintln!("{line}");
+/// let mut records = Records::bind("127.0.0.1:0".parse()?, None, say, &stop)?;
 /// assert_eq!(records.inputs(), ["udp://127.0.0.1:0"]);
 /// // The stop flag is set already, so the source ends at once.
 /// assert!(!records.poll(&mut Burst::new(&mut Columns::default()))?);
@@ -82,9 +83,9 @@ pub struct Records {
 }
 
 impl Records {
-    /// Receives records at an address until `stop` is set. They were sampled one in `sampling`; with
-    /// `None`, as exporters report. Calls `say` with a line for each exporter that is new or cannot be
-    /// read.
+    /// Receives records at an address until `stop` is set. They were sampled one in `sampling`;
+    /// with `None`, as exporters report. Calls `say` with a line for each exporter that is new or
+    /// cannot be read.
     ///
     /// # Errors
     /// When the address cannot be bound.

@@ -112,8 +112,8 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// A template of these fields. `None` if there are too many fields, or if a record could have no
-    /// bytes, because a set could then hold any number of records.
+    /// A template of these fields. `None` if there are too many fields, or if a record could have
+    /// no bytes, because a set could then hold any number of records.
     pub(crate) fn new(mut fields: Vec<Field>, options: bool) -> Option<Self> {
         // Without empty fields, a datagram has at most as many fields as bytes.
         fields.retain(|field| field.len > 0);
@@ -186,8 +186,8 @@ impl Values {
         elements.iter().find_map(|element| self.get(*element)).unwrap_or_default()
     }
 
-    /// Source and destination. If the record has both, the IPv6 addresses count only if those of IPv4
-    /// are zero.
+    /// Source and destination. If the record has both, the IPv6 addresses count only if those of
+    /// IPv4 are zero.
     fn addresses(&self) -> Option<[IpAddr; 2]> {
         let v4 = [Element::Source4, Element::Destination4].map(|element| self.get(element));
         let has_v6 = [Element::Source6, Element::Destination6]
@@ -268,7 +268,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_template_has_bytes_and_not_too_many_fields() {
+    fn empty_and_too_large_templates_are_refused() {
         let field = |len| Field::new(Element::Other, len, true);
         let fits = |fields: Vec<Field>| Template::new(fields, false).is_some();
         assert!(!fits(vec![]));
@@ -324,7 +324,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn packets_before_the_exporter_count_first() {
+    fn counts_before_the_exporter_are_preferred() {
         let all = [(Element::PostPackets, &[3][..]), (Element::TotalPackets, &[2])];
         let packets = |fields: &[(Element, &[u8])]| {
             let source = (Element::Source4, &[1, 2, 3, 4][..]);

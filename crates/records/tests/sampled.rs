@@ -88,8 +88,8 @@ fn tasks(names: &[&str]) -> Vec<String> {
     names.iter().copied().map(str::to_owned).collect()
 }
 
-/// A flow of so many packets of 100 to 1,499 bytes, of which each is sampled by itself with the chance 1 in
-/// `one_in`: what was sampled, and all of it.
+/// A flow of `packets` packets of 100 to 1,499 bytes. Each packet is sampled independently, one in
+/// `one_in`. Returns the sampled flow and the whole flow.
 fn sample(random: &mut fastrand::Rng, number: u32, one_in: u32, packets: u32) -> (Flow, [f64; 2]) {
     let mut flow = Flow { packets: 0, bytes: 0, ..flow4(number) };
     let mut bytes = 0.0;
@@ -104,12 +104,12 @@ fn sample(random: &mut fastrand::Rng, number: u32, one_in: u32, packets: u32) ->
     (flow, [f64::from(packets), bytes])
 }
 
-/// In each of 20 rounds, the lower bounds of all listed flows hold at once with a chance of 99 % for packets
-/// and as much for bytes, each upper bound by itself with 99 %. The seeds are fixed. Of sound bounds, 5
-/// rounds or more with a wrong lower bound would come once in 30,000 choices of seeds, and of some 12,000
-/// upper bounds of either more than 2 % wrong ones once in many millions.
+/// In each of 20 rounds, the lower bounds of all listed flows hold together with a probability of
+/// 99 % for packets and 99 % for bytes; each upper bound holds with 99 %. The seeds are fixed.
+/// Correct bounds would give 5 or more rounds with a wrong lower bound for one in 30,000 choices of
+/// seeds, and more than 2 % wrong ones of some 12,000 upper bounds for one in many millions.
 #[test]
-fn bounds_of_sampled_records_hold_as_often_as_they_say() {
+fn bounds_of_sampled_records_hold_at_their_confidence() {
     const ONE_IN: u32 = 100;
     let (mut wrong_rounds, mut wrong_highs, mut highs, mut off) = (0, [0, 0], 0, 0);
     for seed in 0..20 {
@@ -281,7 +281,7 @@ fn meters_of_several_measurements_and_workers_widen_the_same_epochs() {
 }
 
 #[test]
-fn snapshots_keep_that_packets_were_sampled() {
+fn snapshots_record_that_packets_were_sampled() {
     let kept = measure(Config { save: true, ..config(&["top"]) }, &mut three_epochs());
     let reports = |mut snapshot: Snapshot, ask: fn(&mut Config)| {
         let mut kept = Kept::default();

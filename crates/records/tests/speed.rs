@@ -1,5 +1,5 @@
-//! How many records a second one core takes: `cargo test --release -p flowgauge-records --test speed --
-//! --ignored --nocapture`.
+//! How many records a second one core takes: `cargo test --release -p flowgauge-records --test
+//! speed -- --ignored --nocapture`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -85,7 +85,7 @@ fn of_format(format: &str, one_in: u16) -> Vec<Vec<u8>> {
 
 #[test]
 #[ignore = "measures time: make bench runs it"]
-fn records_a_second() {
+fn records_per_second() {
     let collector = || {
         let mut collector = Collector::new(None);
         let templates = template(256, &FIELDS4);

@@ -1,15 +1,15 @@
 //! Flows in the order of a backbone link: heavy tails, locality in time, flows that come and go.
 //!
-//! Some flows are *active*. Each has a rank; the popularity of a rank stays while flows come and go.
-//! Every packet is one of three kinds:
-//! - a **birth**: a new flow takes the rank of an active flow, mostly an unpopular one. So elephants
-//!   last and mice are replaced;
-//! - an **echo**: repeats the flow of a recent packet, with a lag drawn from a power law. This creates
-//!   packet trains and locality. Only packets of the busier ranks are echoed: mice send their packets
-//!   one by one;
-//! - a **draw**: an active flow by popularity. Draws are stratified, because flows of a link send more
-//!   regularly than at random: the range of the random number is divided into strata, and each stratum
-//!   is used once, in random order, before any is used again.
+//! Some flows are *active*. Each has a rank; the popularity of a rank stays while flows come and
+//! go. Every packet is one of three kinds:
+//! - a **birth**: a new flow takes the rank of an active flow, mostly an unpopular one. So
+//!   elephants last and mice are replaced;
+//! - an **echo**: repeats the flow of a recent packet, with a lag drawn from a power law. This
+//!   creates packet trains and locality. Only packets of the busier ranks are echoed: mice send
+//!   their packets one by one;
+//! - a **draw**: an active flow by popularity. Draws are stratified, because flows of a link send
+//!   more regularly than at random: the range of the random number is divided into strata, and each
+//!   stratum is used once, in random order, before any is used again.
 //!
 //! Echoes repeat flows that draws chose, so in the long run only popularity determines flow sizes.
 //!
@@ -91,7 +91,8 @@ impl Backbone {
             }
         }
         let rank = if choice >= 1.0 - self.births {
-            // The larger of two uniform ranks: the chance of replacement is proportional to the rank.
+            // The larger of two uniform ranks: the chance of replacement is proportional to the
+            // rank.
             let ranks = self.active.len() as u64;
             let rank = random.below(ranks).max(random.below(ranks)) as usize;
             self.active[rank] = self.born;
@@ -136,7 +137,8 @@ impl Backbone {
     }
 }
 
-/// Draws a lag. The chance of a lag of at least x is proportional to x^−0.4, so the inverse is v^−2.5.
+/// Draws a lag. The chance of a lag of at least x is proportional to x^−0.4, so the inverse is
+/// v^−2.5.
 #[inline]
 fn lag(random: &mut Random) -> usize {
     // The −0.4th power of the longest lag: a smaller v gives a longer one.
@@ -166,10 +168,10 @@ mod tests {
         assert!((newest as f64 - 10_099.0).abs() < 5.0 * 95.0, "{newest} births");
     }
 
-    /// Each initial flow sends a packet unless it is replaced first, which is a Poisson process, or the
-    /// run ends. The run is shorter than one round of strata, so at draw t a stratum is still unused
-    /// with a chance of 1 − t ÷ `STRATA`. The limit is 5 standard deviations of independent flows (one
-    /// false alarm in 2 million); stratified flows deviate less.
+    /// Each initial flow sends a packet unless it is replaced first, which is a Poisson process, or
+    /// the run ends. The run is shorter than one round of strata, so at draw t a stratum is still
+    /// unused with a chance of 1 − t ÷ `STRATA`. The limit is 5 standard deviations of independent
+    /// flows (one false alarm in 2 million); stratified flows deviate less.
     #[test]
     fn a_run_has_the_flows_of_the_theory() {
         let (active, births) = (ACTIVE, BIRTHS);
@@ -186,8 +188,8 @@ mod tests {
             let stratum =
                 |rank: f64| (eighth_root(rank + FLAT) - from) / (to - from) * STRATA as f64;
             let (first, last) = (stratum(rank), stratum(rank + 1.0));
-            // The shares of the strata that belong to the rank only in part, and the number of whole
-            // strata.
+            // The shares of the strata that belong to the rank only in part, and the number of
+            // whole strata.
             let (parts, whole) = if first.ceil() > last {
                 ([last - first, 0.0], 0.0)
             } else {

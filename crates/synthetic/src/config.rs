@@ -18,13 +18,14 @@ pub enum Profile {
     /// The order of a backbone link: heavy tails, locality in time, flows that come and go.
     Backbone {
         /// Approximate number of flows in the run. The default is that of a link: 20,500, and one
-        /// more every 32 packets. As on a link, the rarest flows come and go without a packet: up to
-        /// a seventh of the first 20,500.
+        /// more every 32 packets. As on a link, the rarest flows come and go without a packet: up
+        /// to a seventh of the first 20,500.
         flows: Option<u64>,
     },
 }
 
-/// The configuration of [`Traffic`](crate::Traffic). Equal values give equal packets on every machine.
+/// The configuration of [`Traffic`](crate::Traffic). Equal values give equal packets on every
+/// machine.
 ///
 /// ```
 /// use flowgauge_synthetic::{Config, ConfigError, Profile, Traffic};
@@ -46,10 +47,11 @@ pub struct Config {
     pub packets: u64,
     /// Lengths of frames.
     pub size: Size,
-    /// The share of IPv6 among background flows, 0 to 1. Planted events use IPv6 if it exceeds one half.
+    /// The share of IPv6 among background flows, 0 to 1. Planted events use IPv6 if it exceeds one
+    /// half.
     pub ipv6: f64,
-    /// Packets per second, evenly spaced: packet i has the time `start_ns` + ⌊i × 10⁹ ÷ `rate`⌋, so the
-    /// packets of a time epoch are known.
+    /// Packets per second, evenly spaced: packet i has the time `start_ns` + ⌊i × 10⁹ ÷ `rate`⌋, so
+    /// the packets of a time epoch are known.
     pub rate: u64,
     /// Time of the first packet, in nanoseconds since the UNIX epoch.
     pub start_ns: i64,

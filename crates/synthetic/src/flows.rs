@@ -45,8 +45,8 @@ const SERVICES: [(u16, u8); 16] = [
     (123, UDP),
 ];
 
-/// First octets of ordinary unicast addresses. Octets with a reserved block are excluded, including 198,
-/// which planted events use.
+/// First octets of ordinary unicast addresses. Octets with a reserved block are excluded, including
+/// 198, which planted events use.
 const OCTETS: [u8; 215] = {
     let mut octets = [0; 215];
     let (mut octet, mut len) = (1, 0);
@@ -72,8 +72,8 @@ impl Flows {
         }
     }
 
-    /// Whether the flow is IPv6. Exactly the configured share of flows is, spread evenly over the ranks,
-    /// so about that share of packets is IPv6, too.
+    /// Whether the flow is IPv6. Exactly the configured share of flows is, spread evenly over the
+    /// ranks, so about that share of packets is IPv6, too.
     #[inline]
     fn is_ipv6(&self, flow: u64) -> bool {
         (flow as f64 * self.ipv6).floor() < ((flow + 1) as f64 * self.ipv6).floor()
@@ -96,7 +96,8 @@ impl Flows {
         }
     }
 
-    /// The client and server of a flow, by a Feistel network, which is one-to-one for any round function.
+    /// The client and server of a flow, by a Feistel network, which is one-to-one for any round
+    /// function.
     #[inline]
     fn hosts(&self, flow: u64) -> (u32, u32) {
         let mask = (1_u64 << self.host_bits) - 1;
@@ -107,8 +108,8 @@ impl Flows {
         (left as u32, right as u32)
     }
 
-    /// An address: 24 bits scattered over the range, one-to-one because the factor is odd, and a first
-    /// octet derived from them.
+    /// An address: 24 bits scattered over the range, one-to-one because the factor is odd, and a
+    /// first octet derived from them.
     #[inline]
     fn ipv4(&self, host: u32) -> [u8; 4] {
         let [_, b, c, d] = host.wrapping_mul(0x009e_3779).to_be_bytes();

@@ -1,8 +1,8 @@
 //! Synthetic traffic with known exact counts, for captures, tests and benchmarks.
 //!
 //! [`Traffic`] is an iterator of [`Packet`]s. A packet has a five-tuple, a time and a length;
-//! [`Packet::frame`] and [`PcapWriter`] make its bytes. [`Truth`] counts the same packets exactly. Only
-//! the table of `Truth` allocates memory per packet.
+//! [`Packet::frame`] and [`PcapWriter`] make its bytes. [`Truth`] counts the same packets exactly.
+//! Only the table of `Truth` allocates memory per packet.
 //!
 //! ```
 //! use flowgauge_synthetic::{Config, PcapWriter, Profile, Traffic, Truth};
@@ -117,13 +117,14 @@ impl Traffic {
     }
 
     /// The five-tuple of a background flow. For the profile zipf, `number` is the rank, from 0; for
-    /// backbone, it is the order in which flows began. Every number has a different pair of addresses.
+    /// backbone, it is the order in which flows began. Every number has a different pair of
+    /// addresses.
     pub fn flow(&self, number: u64) -> CanonicalKey {
         self.flows.five_tuple(number)
     }
 
-    /// The five-tuple of flow `member` of a planted event, both counted from 0: a destination of a scan,
-    /// a source of a flood.
+    /// The five-tuple of flow `member` of a planted event, both counted from 0: a destination of a
+    /// scan, a source of a flood.
     ///
     /// # Panics
     /// When `event` is out of range.

@@ -56,11 +56,12 @@ impl Packet {
         ETHERNET as u32 + ip + transport
     }
 
-    /// Writes the Ethernet frame to the start of `out` and returns its length, [`Self::wire`]. Lengths
-    /// and checksums are valid, and the payload is zero. Does not allocate.
+    /// Writes the Ethernet frame to the start of `out` and returns its length, [`Self::wire`].
+    /// Lengths and checksums are valid, and the payload is zero. Does not allocate.
     ///
     /// # Panics
-    /// When `out` is shorter than the frame, or the packet was not made by [`Traffic`](crate::Traffic).
+    /// When `out` is shorter than the frame, or the packet was not made by
+    /// [`Traffic`](crate::Traffic).
     #[inline]
     pub fn frame(&self, out: &mut [u8]) -> usize {
         let wire = self.wire as usize;
@@ -148,10 +149,11 @@ fn folded(sum: u32) -> u16 {
     !((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// Lengths of frames on the wire, without the frame check sequence of four bytes, which captures lack.
+/// Lengths of frames on the wire, without the frame check sequence of four bytes, which captures
+/// lack.
 ///
-/// A frame that is too short for its headers is enlarged: IPv6 needs 74 bytes with TCP and 62 with UDP;
-/// IPv4 needs 54 with TCP and 42 with UDP.
+/// A frame that is too short for its headers is enlarged: IPv6 needs 74 bytes with TCP and 62 with
+/// UDP; IPv4 needs 54 with TCP and 42 with UDP.
 ///
 /// ```
 /// use flowgauge_synthetic::Size;
@@ -164,7 +166,8 @@ fn folded(sum: u32) -> u16 {
 pub enum Size {
     /// Every frame has this length, 42 to 65,535 bytes.
     Fixed(u32),
-    /// The simple Internet mix: of 12 frames, on average 7 have 64 bytes, 4 have 570 and 1 has 1,518.
+    /// The simple Internet mix: of 12 frames, on average 7 have 64 bytes, 4 have 570 and 1 has
+    /// 1,518.
     Imix,
 }
 

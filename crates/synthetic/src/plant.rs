@@ -60,9 +60,9 @@ impl PlantKind {
 
     /// The five-tuple of flow `member` of event number `event`.
     ///
-    /// Planted hosts use the address blocks reserved for benchmarks, which the background does not use:
-    /// 198.18.0.0/16 and `2001:2:0:18::/64` for the single host of each event, 198.19.0.0/16 and
-    /// `2001:2:0:19::/64` for its many peers.
+    /// Planted hosts use the address blocks reserved for benchmarks, which the background does not
+    /// use: 198.18.0.0/16 and `2001:2:0:18::/64` for the single host of each event, 198.19.0.0/16
+    /// and `2001:2:0:19::/64` for its many peers.
     pub(super) fn five_tuple(self, event: u16, member: u64, ipv6: bool) -> CanonicalKey {
         let (one_port, first_port, protocol) = match self {
             Self::Scan => (45_678, 445, TCP),
@@ -114,13 +114,13 @@ pub enum Volume {
     Share(f64),
 }
 
-/// A planted event. Its flows take turns, so their numbers of packets differ by at most one. Its packets
-/// are spread evenly over the window, each at a random place of its stretch.
+/// A planted event. Its flows take turns, so their numbers of packets differ by at most one. Its
+/// packets are spread evenly over the window, each at a random place of its stretch.
 ///
 /// As text: `scan`, `flood:sources=500,packets=2000,start=0.2,end=0.4`, `vanish:share=0.1,at=0.7`.
 /// By default, a scan, flood or reflection has 1,000 destinations, ports or sources with one packet
-/// each, over the whole run; a burst has a tenth of the packets from 0.5 to 0.6 of the run; a vanishing
-/// flow has a share of 0.05 until 0.5 of the run.
+/// each, over the whole run; a burst has a tenth of the packets from 0.5 to 0.6 of the run; a
+/// vanishing flow has a share of 0.05 until 0.5 of the run.
 ///
 /// ```
 /// use flowgauge_synthetic::{Plant, PlantKind, Volume};

@@ -1,7 +1,7 @@
 //! The random numbers of the generator: xoshiro256++, seeded by `SplitMix64` (Blackman and Vigna).
 //!
-//! Equal configurations must give equal bytes on every machine and in every release. General-purpose
-//! crates do not guarantee their values across versions.
+//! Equal configurations must give equal bytes on every machine and in every release.
+//! General-purpose crates do not guarantee their values across versions.
 
 /// Mixes all bits of a number, with the finalizer of `SplitMix64`.
 #[inline]

@@ -2,9 +2,9 @@
 //!
 //! Events are layers. The first event chooses its places among all packets of the run, the next one
 //! among the remaining packets, and so on; the background gets the rest. Within its layer, an event
-//! with k packets divides its window into k stretches and takes one place in each, chosen by a hash of
-//! the packet's number. So counts are exact, no places are stored, and a background packet costs one
-//! comparison per event.
+//! with k packets divides its window into k stretches and takes one place in each, chosen by a hash
+//! of the packet's number. So counts are exact, no places are stored, and a background packet costs
+//! one comparison per event.
 
 use super::random::{Stream, mix, scale};
 
@@ -84,8 +84,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// The owner of the next packet: the number of an event and the index of the packet in it, or `None`
-    /// for the background.
+    /// The owner of the next packet: the number of an event and the index of the packet in it, or
+    /// `None` for the background.
     #[inline]
     pub(super) fn next(&mut self) -> Option<(u16, u64)> {
         for (event, layer) in self.layers.iter_mut().enumerate() {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_the_division() {
+    fn times_equal_the_division() {
         for rate in [1, 3, 547_000, 999_999_999, 1_000_000_000, 3_000_000_000, u64::MAX] {
             let mut clock = Clock::new(7, rate);
             for index in 0..10_000_u128 {

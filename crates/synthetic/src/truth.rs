@@ -21,8 +21,8 @@ pub struct Planted {
     pub count: Size,
     /// Its distinct flows: destinations of a scan, sources of a flood.
     pub flows: u64,
-    /// Times of its first and last packet, in nanoseconds since the UNIX epoch; equal before the first
-    /// packet.
+    /// Times of its first and last packet, in nanoseconds since the UNIX epoch; equal before the
+    /// first packet.
     pub times_ns: (i64, i64),
 }
 
@@ -153,9 +153,9 @@ impl Truth {
     /// ]}
     /// ```
     ///
-    /// `flows` is the number of distinct five-tuples; `counts` has all of them, by descending packets.
-    /// The `key` of an event has the fields that its packets share; its `flows` is the number of a
-    /// scan's destinations or a flood's sources.
+    /// `flows` is the number of distinct five-tuples; `counts` has all of them, by descending
+    /// packets. The `key` of an event has the fields that its packets share; its `flows` is the
+    /// number of a scan's destinations or a flood's sources.
     ///
     /// # Errors
     /// When writing to `out` fails.

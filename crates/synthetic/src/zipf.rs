@@ -10,9 +10,9 @@ use super::random::Random;
 /// Draws ranks from a Zipf law by rejection-inversion (Hörmann and Derflinger, "Rejection-
 /// inversion to generate variates from monotone discrete distributions", 1996).
 ///
-/// An alias table would draw with one look-up, but takes 16 bytes per flow and costs one cache miss per
-/// draw beyond some ten thousand flows. This method needs five numbers for any number of flows, and
-/// rejects few draws. It is exact up to the 53 bits of its random fraction.
+/// An alias table would draw with one look-up, but takes 16 bytes per flow and costs one cache miss
+/// per draw beyond some ten thousand flows. This method needs five numbers for any number of flows,
+/// and rejects few draws. It is exact up to the 53 bits of its random fraction.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     power: Power,
@@ -43,8 +43,8 @@ impl Zipf {
     #[inline]
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         loop {
-            // The curve is convex, so the area from r − ½ to r + ½ is at least the probability of r.
-            // The excess is rejected.
+            // The curve is convex, so the area from r − ½ to r + ½ is at least the probability of
+            // r. The excess is rejected.
             let area = self.last + random.fraction() * (self.first - self.last);
             let x = self.power.up_to(area);
             let rank = (x + 0.5).floor().clamp(1.0, self.ranks);
@@ -107,8 +107,8 @@ mod tests {
     use super::super::random::Stream;
     use super::*;
 
-    /// Pearson's statistic over ranks, with ranks of fewer than 20 expected draws grouped, as a standard
-    /// normal deviate (Wilson and Hilferty's cube root).
+    /// Pearson's statistic over ranks, with ranks of fewer than 20 expected draws grouped, as a
+    /// standard normal deviate (Wilson and Hilferty's cube root).
     fn deviate(ranks: u64, skew: f64, draws: u64, seed: u64) -> f64 {
         let zipf = Zipf::new(ranks, skew);
         let mut random = Random::new(seed, Stream::Order);
@@ -134,8 +134,8 @@ mod tests {
         ((statistic / freedom).cbrt() - (1.0 - spread)) / spread.sqrt()
     }
 
-    /// With random seeds, each of 18 cases would give a false alarm with probability 3·10⁻⁷ (5 standard
-    /// deviations, one-sided), 6·10⁻⁶ in all.
+    /// With random seeds, each of 18 cases would give a false alarm with probability 3·10⁻⁷ (5
+    /// standard deviations, one-sided), 6·10⁻⁶ in all.
     #[test]
     fn frequencies_fit_the_law() {
         for skew in [0.0, 0.75, 1.0, 1.1, 1.5, 2.0] {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_are_those_of_the_known_integrals() {
+    fn areas_equal_the_known_integrals() {
         assert!((Power::new(0.0).area(5.0) - 4.0).abs() < 1e-12);
         assert!((Power::new(1.0).area(5.0) - 5.0_f64.ln()).abs() < 1e-12);
         assert!((Power::new(2.0).area(5.0) - 0.8).abs() < 1e-12);

@@ -1,11 +1,11 @@
 //! The profile backbone compared with statistics of a real link.
 //!
 //! Two targets: 65,536 consecutive packets of the link, and an extension of that window to 2.5
-//! million packets, which is not itself a recording. The model's constants were fitted to these very
-//! figures, so this guards against change; it is no independent confirmation.
+//! million packets, which is not itself a recording. The model's constants were fitted to these
+//! very figures, so this guards against change; it is no independent confirmation.
 //!
-//! The model misses one figure of the extension by a fifth: flows of one packet (17 %, ours 20.5 %).
-//! Flows there seem to send more regularly still.
+//! The model misses one figure of the extension by a fifth: flows of one packet (17 %, ours 20.5
+//! %). Flows there seem to send more regularly still.
 
 use std::collections::HashMap;
 
@@ -42,8 +42,8 @@ fn sizes(flows: &[u32]) -> Vec<u64> {
 
 /// The share of packets whose flow is among the last `c` distinct ones, for each `c`, in percent.
 ///
-/// The number of distinct flows since the last packet of a flow is that of flows whose last packet
-/// is younger, which a Fenwick tree over the packets counts.
+/// The number of distinct flows since the last packet of a flow equals the number of flows with a
+/// younger last packet, which a Fenwick tree over the packets counts.
 fn locality(flows: &[u32], windows: &[u64]) -> Vec<f64> {
     let mut tree = vec![0_i64; flows.len() + 1];
     let mut last: HashMap<u32, usize> = HashMap::new();
@@ -139,8 +139,8 @@ fn compare(title: &str, measured: &[f64; 16], targets: &[Option<(f64, f64)>; 16]
     assert!(wrong.is_empty(), "{title}: out of limits: {wrong:?}");
 }
 
-/// The mean of eight seeds: the link's figures are of one window, whose top flow alone has a
-/// standard deviation of 5 %.
+/// Compares the mean of eight seeds: the link's figures are of one window, and its top flow alone
+/// has a standard deviation of 5 %.
 #[test]
 fn a_window_of_65_536_packets_looks_like_the_link() {
     let runs: Vec<[f64; 16]> = (1..=8).map(|seed| statistics(&flows(65_536, seed))).collect();

@@ -33,10 +33,10 @@ fn digest(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Bytes of past releases. A change here breaks every recorded experiment: say so in the
-/// change log.
+/// Bytes of past releases. A change here breaks every recorded experiment and must be announced in
+/// the change log.
 #[test]
-fn the_same_configuration_gives_the_same_bytes_for_ever() {
+fn equal_configurations_always_give_equal_bytes() {
     let zipf = Config {
         size: Size::Imix,
         ipv6: 0.25,
@@ -73,7 +73,7 @@ fn key_of(frame: &[u8]) -> CanonicalKey {
 }
 
 #[test]
-fn frames_say_what_the_packet_says() {
+fn frames_match_their_packets() {
     let config = Config {
         size: Size::Imix,
         ipv6: 0.5,
@@ -196,7 +196,8 @@ fn truth_counts_every_packet() {
     assert_eq!(sources[&CanonicalKey::new(&[198, 18, 0, 0])].packets, 1_000);
 }
 
-/// Distinct address and port of one side, among the flows whose other side is `host`.
+/// Number of distinct addresses and ports of one side, among the flows with `host` on the other
+/// side.
 fn endpoints(truth: &Truth, host: [u8; 4], host_is_source: bool) -> usize {
     let (host_at, address_at, port_at) = if host_is_source { (0, 4, 10) } else { (4, 0, 8) };
     let flows = truth.flows().keys().map(CanonicalKey::as_bytes);
@@ -207,7 +208,7 @@ fn endpoints(truth: &Truth, host: [u8; 4], host_is_source: bool) -> usize {
 }
 
 #[test]
-fn planted_events_are_what_they_say() {
+fn planted_events_match_their_configuration() {
     let config = Config {
         packets: 200_000,
         plants: plants(&[
@@ -258,7 +259,7 @@ fn planted_events_are_what_they_say() {
 }
 
 #[test]
-fn json_says_the_same() {
+fn json_equals_the_truth() {
     let config = Config {
         ipv6: 0.5,
         plants: plants(&["scan:destinations=20", "flood:sources=20", "burst", "vanish"]),
@@ -296,7 +297,7 @@ fn json_says_the_same() {
 }
 
 #[test]
-fn extremes_are_served() {
+fn extreme_configurations_work() {
     let backbone = |flows| Profile::Backbone { flows };
     let zipf = |flows, skew| Profile::Zipf { flows, skew };
     for profile in [
@@ -335,7 +336,7 @@ fn extremes_are_served() {
 }
 
 #[test]
-fn a_shorter_run_is_the_beginning_of_a_longer_one() {
+fn a_shorter_run_is_a_prefix_of_a_longer_one() {
     for profile in [Profile::Zipf { flows: 500, skew: 1.0 }, Profile::Backbone { flows: None }] {
         let long = Config { profile, packets: 2_000, ..small() };
         let short = Config { packets: 1_000, ..long.clone() };
@@ -344,7 +345,7 @@ fn a_shorter_run_is_the_beginning_of_a_longer_one() {
 }
 
 #[test]
-fn buffers_are_filled_again_and_again() {
+fn buffers_are_refilled_without_allocating() {
     let mut traffic = traffic(small());
     let mut buffer = Vec::with_capacity(256);
     let mut total = 0;
@@ -361,7 +362,7 @@ fn buffers_are_filled_again_and_again() {
 }
 
 #[test]
-fn what_cannot_be_generated_is_refused() {
+fn invalid_configurations_are_refused() {
     let error = |config| Traffic::new(config).unwrap_err();
     let zipf = |flows, skew| Config { profile: Profile::Zipf { flows, skew }, ..small() };
     assert_eq!(error(zipf(0, 1.0)), ConfigError::Flows(0));

@@ -75,8 +75,8 @@ struct Link {
 
 /// Runs a command of the system call `bpf`.
 fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
-    // SAFETY: the attributes are a structure of integers, valid for its length during the call. So are
-    // the key, value, program and license whose addresses it holds. The kernel only reads them.
+    // SAFETY: the attributes are a structure of integers, valid for its length during the call. So
+    // are the key, value, program and license whose addresses it holds. The kernel only reads them.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -119,7 +119,8 @@ fn program(map: u32) -> [u64; 6] {
 }
 
 impl Hook {
-    /// Attaches a program to the interface of this number: in the driver if possible, otherwise after it.
+    /// Attaches a program to the interface of this number: in the driver if possible, otherwise
+    /// after it.
     pub(super) fn attach(interface: c_int, queues: u32) -> io::Result<Self> {
         let new = NewMap {
             kind: MAP_TYPE_XSKMAP,

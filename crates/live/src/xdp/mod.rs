@@ -27,12 +27,12 @@ use crate::socket::{self, Socket};
 use hook::Hook;
 use rings::Rings;
 
-/// Opens all queues of an interface, and so takes its incoming packets from the host. The queues end when
-/// `stop` is set; the host then receives the packets again.
+/// Opens all queues of an interface, and so takes its incoming packets from the host. The queues
+/// end when `stop` is set; the host then receives the packets again.
 ///
 /// # Errors
-/// When there is no such interface, a privilege is missing, the interface is down, has another number of
-/// queues or accepts no program, or the system refuses the memory.
+/// When there is no such interface, a privilege is missing, the interface is down, has another
+/// number of queues or accepts no program, or the system refuses the memory.
 pub fn open_xdp(
     interface: &str,
     options: &XdpOptions,
@@ -59,8 +59,8 @@ pub fn open_xdp(
 pub struct XdpOptions {
     /// Number of queues of the interface. All of them are opened.
     pub queues: usize,
-    /// Packet memory of each queue in bytes: frames of 4 KiB, their number rounded down to a power of
-    /// two.
+    /// Packet memory of each queue in bytes: frames of 4 KiB, their number rounded down to a power
+    /// of two.
     pub ring_bytes: usize,
     /// Whether to receive packets for other hosts, too.
     pub promiscuous: bool,

@@ -16,7 +16,8 @@ use crate::fault::{InterfaceFault, LiveError};
 use crate::queue::{Outage, now_ns};
 use crate::socket::Event;
 
-/// Maximum time that a poll waits for packets, and interval at which an idle queue checks its interface.
+/// Maximum time that a poll waits for packets, and interval at which an idle queue checks its
+/// interface.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Indices of the counters.
@@ -25,18 +26,18 @@ const DROPPED: usize = 1;
 const FULL: usize = 2;
 const INTERRUPTIONS: usize = 3;
 
-/// The incoming packets of a queue of an interface, which the host does not receive. Packets that the
-/// host sends are not included.
+/// The incoming packets of a queue of an interface, which the host does not receive. Packets that
+/// the host sends are not included.
 ///
-/// Packets are lent out in place, and have the time at which they were lent out. A VLAN tag that the
-/// interface removed is lost. Packets longer than 3.5 KiB are dropped and counted.
+/// Packets are lent out in place, and have the time at which they were lent out. A VLAN tag that
+/// the interface removed is lost. Packets longer than 3.5 KiB are dropped and counted.
 ///
-/// [`poll`](Source::poll) waits up to 50 ms, or runs the driver, and may then lend out no frames. When
-/// the stop flag is set, the host receives its packets again, and the queue lends out those received
-/// before.
+/// [`poll`](Source::poll) waits up to 50 ms, or runs the driver, and may then lend out no frames.
+/// When the stop flag is set, the host receives its packets again, and the queue lends out those
+/// received before.
 ///
-/// An interface may go down, or be deleted and created again with the same name. The queue waits for it,
-/// counts the interruption, and gives the time of the outage in a note.
+/// An interface may go down, or be deleted and created again with the same name. The queue waits
+/// for it, counts the interruption, and gives the time of the outage in a note.
 pub struct XdpQueue {
     interface: Arc<XdpInterface>,
     number: u32,

@@ -53,8 +53,8 @@ impl Mapping {
     /// A word that the kernel also reads and writes.
     fn word(&self, at: u64) -> &AtomicU32 {
         assert!(at as usize + 4 <= self.bytes && at.is_multiple_of(4));
-        // SAFETY: the word lies in the mapping and is aligned, because the mapping begins at a page.
-        // This process and the kernel access it only atomically.
+        // SAFETY: the word lies in the mapping and is aligned, because the mapping begins at a
+        // page. This process and the kernel access it only atomically.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(at as usize).cast()) }
     }
 }
@@ -187,8 +187,8 @@ impl Rings {
         Ok(rings)
     }
 
-    /// Binds the socket to its queue. Without a flag, the kernel copies packets only if it must; after the
-    /// driver, it must.
+    /// Binds the socket to its queue. Without a flag, the kernel copies packets only if it must;
+    /// after the driver, it must.
     fn bind(&mut self, interface: c_int, queue: u32, is_native: bool) -> io::Result<()> {
         let copy = if is_native { 0 } else { libc::XDP_COPY };
         let address = libc::sockaddr_xdp {
@@ -221,8 +221,8 @@ impl Rings {
     /// The entry of the packet at this place in the ring.
     fn entry(&self, place: u32) -> libc::xdp_desc {
         let consumed = self.received.consumer().load(Ordering::Relaxed);
-        // SAFETY: the kernel has written the entries before the producer's place, and does not write
-        // them again before the consumer's place moves, which borrows this value exclusively.
+        // SAFETY: the kernel has written the entries before the producer's place, and does not
+        // write them again before the consumer's place moves, which borrows this value exclusively.
         unsafe { self.received.place(consumed.wrapping_add(place)).read() }
     }
 
@@ -235,8 +235,8 @@ impl Rings {
         let entry = self.entry(place);
         let (first, length) = (entry.addr as usize, entry.len as usize);
         assert!(first.checked_add(length).is_some_and(|end| end <= self.frames.bytes));
-        // SAFETY: the bytes lie in the mapping. The kernel does not write to the frame before `release`,
-        // which borrows this value exclusively.
+        // SAFETY: the bytes lie in the mapping. The kernel does not write to the frame before
+        // `release`, which borrows this value exclusively.
         unsafe { slice::from_raw_parts(self.frames.memory.as_ptr().add(first), length) }
     }
 
@@ -258,11 +258,13 @@ impl Rings {
         }
     }
 
-    /// Gives frames to the kernel. The ring has as many entries as there are frames, so it has room.
+    /// Gives frames to the kernel. The ring has as many entries as there are frames, so it has
+    /// room.
     fn give(&mut self, frames: impl Iterator<Item = u64>) {
         let mut produced = self.fill.producer().load(Ordering::Relaxed);
         for frame in frames {
-            // SAFETY: the kernel does not read entries from the producer's place on, and there is room.
+            // SAFETY: the kernel does not read entries from the producer's place on, and there is
+            // room.
             unsafe { self.fill.place(produced).write(frame) };
             produced = produced.wrapping_add(1);
         }
@@ -300,7 +302,8 @@ impl Rings {
         }
     }
 
-    /// Number of packets that the kernel dropped so far, and of those dropped because the ring was full.
+    /// Number of packets that the kernel dropped so far, and of those dropped because the ring was
+    /// full.
     pub(super) fn dropped(&self) -> io::Result<(u64, u64)> {
         let counts: libc::xdp_statistics = get(&self.socket, libc::SOL_XDP, libc::XDP_STATISTICS)?;
         Ok((counts.rx_dropped + counts.rx_ring_full, counts.rx_ring_full))

@@ -24,7 +24,7 @@ fn check(collector: &Collector) {
 }
 
 #[test]
-fn sound_datagrams_are_read_to_their_end() {
+fn valid_datagrams_are_read_completely() {
     let mut collector = Collector::new(None);
     for datagram in every() {
         collector.take(ROUTER, &datagram);
@@ -47,9 +47,10 @@ fn sound_datagrams_are_read_to_their_end() {
     assert_eq!(count(&collector, Count::Records), 20 + 20 + 20 + 1 + 2 + 2 + 1);
 }
 
-/// No prefix of a datagram has more records than the whole, and a cut IPFIX message counts as damaged.
+/// No prefix of a datagram has more records than the whole, and a cut IPFIX message counts as
+/// damaged.
 #[test]
-fn every_beginning_of_a_datagram_is_read_and_counted() {
+fn every_prefix_of_a_datagram_is_read_and_counted() {
     let all = every();
     for (at, datagram) in all.iter().enumerate() {
         let mut last = 0;
@@ -71,7 +72,7 @@ fn every_beginning_of_a_datagram_is_read_and_counted() {
 }
 
 #[test]
-fn a_template_of_no_bytes_is_refused() {
+fn an_empty_template_is_refused() {
     for datagram in [
         netflow9(0, 1, &Bytes::default().set(0, &template(256, &[(8, 0), (12, 0)]))),
         ipfix(0, 1, &Bytes::default().set(2, &template(256, &[(8, 0), (12, 0)]))),
@@ -85,7 +86,7 @@ fn a_template_of_no_bytes_is_refused() {
 }
 
 #[test]
-fn floods_of_templates_and_exporters_leave_the_latest() {
+fn floods_of_templates_and_exporters_keep_the_latest() {
     let mut collector = Collector::new(None);
     let fields: Vec<_> = FIELDS4.into_iter().chain([(82, 1); 300]).collect();
     for number in 256..4000 {
@@ -128,7 +129,7 @@ proptest! {
 
     /// Arbitrary datagrams from a few exporters, after valid templates.
     #[test]
-    fn no_bytes_break_it(
+    fn arbitrary_datagrams_keep_the_invariants(
         datagrams in proptest::collection::vec(
             (0u8..3, 0usize..10, proptest::collection::vec((any::<u16>(), any::<u8>()), 0..12),
              proptest::collection::vec(any::<u8>(), 0..40)),

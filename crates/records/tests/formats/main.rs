@@ -70,7 +70,7 @@ fn netflow_5_has_the_rate_in_its_header() {
 }
 
 #[test]
-fn records_count_from_their_template_on() {
+fn records_count_once_their_template_is_known() {
     for (message, templates) in [(netflow9 as fn(u32, u32, &Bytes) -> Vec<u8>, 0), (ipfix, 2)] {
         let (flows4, flows6): (Vec<_>, Vec<_>) = (0..9).map(|n| (flow4(n), flow6(n))).unzip();
         let mut collector = Collector::new(None);
@@ -114,7 +114,7 @@ fn ipfix_withdraws_templates() {
 }
 
 #[test]
-fn options_tell_the_rate_of_each_sampler() {
+fn options_give_the_interval_of_each_sampler() {
     // Records have one more byte for their sampler.
     let fields: Vec<_> = FIELDS4.into_iter().chain([(48, 1)]).collect();
     let with = |sampler: u8| records(&[flow4(3)]).u8(sampler);
