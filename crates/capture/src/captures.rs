@@ -41,7 +41,7 @@ use crate::{damage::CaptureError, input::Origin, reader::CaptureReader};
 ///     }
 ///     packets += burst.frames().len();
 /// }
-/// assert_eq!(packets, 99);
+/// assert_eq!(packets, 15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Captures {
