@@ -372,7 +372,8 @@ impl AnySummary {
         each!(&mut self.0, kind => kind.own(Ingest::settle));
     }
 
-    /// Begins a new epoch: [`Summary::next_epoch`]. A concurrent summary began it at [`Self::collect`].
+    /// Begins a new epoch: [`Summary::next_epoch`]. A concurrent summary began it at
+    /// [`Self::collect`].
     pub fn next_epoch(&mut self) {
         each!(&mut self.0, kind => kind.own(Summary::next_epoch));
     }

@@ -207,7 +207,7 @@ pub struct Observed {
     pub squares: f64,
     /// Number of flows whose size is outside its bounds.
     pub violated: u64,
-    /// Expected number of such flows by the confidence of the bounds.
+    /// Number of such flows that the confidence of the bounds allows on average.
     pub allowed: f64,
     /// Packets and bytes of the slice that the full table could not count.
     pub untracked: Size,
@@ -256,7 +256,7 @@ impl Observed {
         self.per_flow(self.violated as f64)
     }
 
-    /// The expected share of such flows by the confidence of the bounds.
+    /// The share of such flows that the confidence of the bounds allows on average.
     pub fn allowed_share(&self) -> f64 {
         self.per_flow(self.allowed)
     }

@@ -50,7 +50,7 @@ pub struct Counts {
 /// Cost: a virtual call for each burst and each batch. Memory: a batch of 256 rows for each lane.
 ///
 /// ```
-/// use flowgauge_core::any::{AnySummary, BatchMut};
+/// use flowgauge_core::any::BatchMut;
 /// use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 /// use flowgauge_core::key::KeyKind;
 /// use flowgauge_core::packet::{Frame, FrameColumns, LinkType};
@@ -63,7 +63,8 @@ pub struct Counts {
 /// }
 /// let frame = Frame { bytes: &[0x45; 20], wire: 60, link: LinkType::IPV4, time_ns: 0 };
 /// let frames: FrameColumns<'_> = [frame; 3].into_iter().collect();
-/// let (mut batcher, mut packets) = (Batcher::new(BatcherOptions::new(KeyKind::SOURCE)), Packets(0));
+/// let mut batcher = Batcher::new(BatcherOptions::new(KeyKind::SOURCE));
+/// let mut packets = Packets(0);
 /// batcher.take(frames.frames(), u64::MAX, &mut packets);
 /// batcher.flush(&mut packets);
 /// assert_eq!(packets.0, 3);
@@ -281,8 +282,8 @@ impl Batcher {
         Self { keys, extras: options.wants_extras(), isa, tunnels, keyless, unmeasured }
     }
 
-    /// Takes frames in order until `most` packets had a key, and passes full batches to `to`. Returns
-    /// the number of frames taken, and of those with a key.
+    /// Takes frames in order until `most` packets had a key, and passes full batches to `to`.
+    /// Returns the number of frames taken, and of those with a key.
     pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
         let Self { keys, isa, tunnels, keyless, unmeasured, .. } = self;
         let tunnels = *tunnels;

@@ -71,8 +71,8 @@ fn untagged(cursor: &mut Cursor<'_>, mut ether_type: u16) -> Result<u16, Malform
     Ok(ether_type)
 }
 
-/// Moves to the bottom of an MPLS label stack. The stack does not name its payload, so the payload's
-/// first bits decide.
+/// Moves to the bottom of an MPLS label stack. The stack does not name its payload, so the
+/// payload's first bits decide.
 fn mpls(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     loop {
         cursor.nest(Layer::Mpls)?;

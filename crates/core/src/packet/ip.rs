@@ -166,8 +166,8 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Reads the header at the cursor. `None` for other protocols, for non-first fragments, and where
-    /// the header is cut.
+    /// Reads the header at the cursor. `None` for other protocols, for non-first fragments, and
+    /// where the header is cut.
     pub(super) fn read(cursor: &Cursor<'_>, protocol: u8) -> Option<Self> {
         if cursor.fragment {
             return None;

@@ -222,8 +222,8 @@ fn cooked_payload(cursor: &mut Cursor<'_>, protocol: u16) -> Result<Network, Mal
     }
 }
 
-/// BSD loopback: the address family in the byte order of the capturing host, which the file does not
-/// state reliably.
+/// BSD loopback: the address family in the byte order of the capturing host, which the file does
+/// not state reliably.
 fn bsd_loopback(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     let family = u32::from_be_bytes(*cursor.take(Layer::Link)?);
     // Families are below 256, so only one byte order makes sense.
@@ -332,8 +332,8 @@ fn wifi(cursor: &mut Cursor<'_>, padded: bool) -> Result<Network, Malformed> {
     ethernet::llc(cursor)
 }
 
-/// Radiotap, which describes the reception of the 802.11 frame behind it. Fields follow all words of
-/// the presence mask and are aligned relative to the first byte.
+/// Radiotap, which describes the reception of the 802.11 frame behind it. Fields follow all words
+/// of the presence mask and are aligned relative to the first byte.
 fn radiotap(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     // Bits of the presence mask.
     const TIME: u32 = 1;

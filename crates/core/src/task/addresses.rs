@@ -1,4 +1,5 @@
-//! `top-sources` and `top-destinations`: the addresses with the most traffic, from a table of flows.
+//! `top-sources` and `top-destinations`: the addresses with the most traffic, from a table of
+//! flows.
 //!
 //! Time: one pass sums the flows in buckets chosen by a hash of the address, a second pass collects
 //! the flows of the heaviest buckets, and these are sorted. A skipped bucket weighs less than the

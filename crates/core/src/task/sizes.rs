@@ -1,18 +1,19 @@
 //! `top`, `heavy-hitters` and `flow-size`: flows and their sizes.
 //!
-//! Time of `top` and `heavy-hitters`: one pass over the flows, and the logarithm of the list's length
-//! for each flow that enters the list. Memory: the items; of `heavy-hitters` by a share θ fewer than
-//! 1/θ.
+//! Time of `top` and `heavy-hitters`: one pass over the flows, and the logarithm of the list's
+//! length for each flow that enters the list. Memory: the items; of `heavy-hitters` by a share θ
+//! fewer than 1/θ.
 //!
 //! A table lists every flow. The size of a listed flow is exact even when the table was full, since
 //! flows in the table are still counted; a flow that is not listed weighs at most the untracked
-//! weight. From a summary with candidates, sizes and bounds are the summary's own, and flows that its
-//! full candidate set left out are missing. A summary with both may list more flows than it is certain
-//! of. The largest possible weight of a missing flow determines how many items at the head are
-//! certain.
+//! weight. From a summary with candidates, sizes and bounds are the summary's own, and flows that
+//! its full candidate set left out are missing. A summary with both may list more flows than it is
+//! certain of. The largest possible weight of a missing flow determines how many items at the head
+//! are certain.
 //!
-//! `flow-size` asks the summary for the size of each given flow, or reads a table once if it does not
-//! answer sizes. Such a table knows every flow, so an unlisted flow has at most the untracked size.
+//! `flow-size` asks the summary for the size of each given flow, or reads a table once if it does
+//! not answer sizes. Such a table knows every flow, so an unlisted flow has at most the untracked
+//! size.
 
 use super::largest::{self, Largest};
 use super::registry::TaskEntry;

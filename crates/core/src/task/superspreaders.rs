@@ -1,8 +1,8 @@
 //! `superspreaders` and `victims`: addresses with many distinct peers (Simple, section 4.2).
 //!
 //! A superspreader is a source with more than N distinct destinations, a victim a destination with
-//! more than N distinct sources. A peer is an address, a port, or an endpoint (address and port, whatever
-//! the protocol; of the key `pair`, the address).
+//! more than N distinct sources. A peer is an address, a port, or an endpoint (address and port,
+//! whatever the protocol; of the key `pair`, the address).
 //!
 //! An address cannot have more peers than flows. So a first pass counts flows in buckets chosen by
 //! a hash of the address, and only the flows of buckets with more than N are sorted by address and

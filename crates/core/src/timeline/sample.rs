@@ -191,9 +191,9 @@ mod tests {
         }
     }
 
-    /// Traffic with a period must not escape the sample, as it would if every 32nd packet were taken.
-    /// A position of 32 has 977 of 31,250 packets on average, with a standard deviation of 31. Five of them are
-    /// exceeded by one run of 50,000.
+    /// Traffic with a period must not escape the sample, as it would if every 32nd packet were
+    /// taken. A position of 32 has 977 of 31,250 packets on average, with a standard deviation of
+    /// 31. Five of them are exceeded by one run of 50,000.
     #[test]
     fn all_positions_of_a_run_are_chosen() {
         let sample = sampled(3, 0, 1_000_000, 256);

@@ -165,7 +165,7 @@ impl Interval {
         self.since_ns = time_ns;
     }
 
-    /// Ends a window at a time, and returns the next interval. The sketch's L2² and the largest
+    /// Ends a window at this time, and returns the next interval. The sketch's L2² and the largest
     /// weight of a packet determine convergence.
     pub(super) fn turn(
         &mut self,

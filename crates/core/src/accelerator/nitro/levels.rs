@@ -141,7 +141,7 @@ impl<K: FlowKey> Leveled<K> {
         Ok(Self { by, config, levels, rows, largest: 0, taken, whole, inner })
     }
 
-    /// Ends the window of a level at a time, and changes its interval if needed.
+    /// Ends the window of a level at this time, and changes its interval if needed.
     #[cold]
     fn turn(&mut self, level: usize, time_ns: i64) {
         self.pass_on();

@@ -75,7 +75,7 @@ impl<K: FlowKey> Nitro<K> {
         (left <= (batch.len() - from) as u64).then(|| from + left as usize - 1)
     }
 
-    /// Ends the window at a time, and changes the interval if needed.
+    /// Ends the window at this time, and changes the interval if needed.
     #[cold]
     fn turn(&mut self, time_ns: i64) {
         let largest = if self.by == Measure::Packets { 1 } else { self.largest };

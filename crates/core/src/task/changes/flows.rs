@@ -192,8 +192,8 @@ const KEY_WORDS: usize = CanonicalKey::MAX_BYTES.div_ceil(8);
 /// Words of a record before its key: the bits of the forecast, and the previous size.
 const HEAD: usize = 2;
 
-/// Maximum number of probes in the index. More than half of the index is free, so without deliberate
-/// collisions fewer than one key in 10⁹ would need more.
+/// Maximum number of probes in the index. More than half of the index is free, so without
+/// deliberate collisions fewer than one key in 10⁹ would need more.
 const MOST_PROBES: usize = 128;
 
 /// The history of a flow.

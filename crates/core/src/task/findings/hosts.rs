@@ -65,8 +65,8 @@ impl Grouping {
 /// Finds scans: one source tries many hosts at one port, or many ports of one host, by flows of few
 /// packets without data.
 ///
-/// As for superspreaders, a first pass counts the flows of each group in buckets, and only the flows
-/// of full buckets are sorted.
+/// As for superspreaders, a first pass counts the flows of each group in buckets, and only the
+/// flows of full buckets are sorted.
 pub(super) fn scans(scene: &Scene<'_>, spread: u64, scratch: &mut [u64]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for lane in &scene.lanes {
@@ -196,8 +196,8 @@ const OTHERS: usize = 20;
 
 /// Finds flooded hosts, and hosts with most of the traffic.
 ///
-/// Candidates are hosts with a tenth of the sampled packets. The table gives the sizes of the flows of
-/// these packets, whether they are answered, and the hosts' total size.
+/// Candidates are hosts with a tenth of the sampled packets. The table gives the sizes of the flows
+/// of these packets, whether they are answered, and the hosts' total size.
 pub(super) fn heavy(scene: &Scene<'_>, found: &[Finding], scratch: &mut [u64]) -> Vec<Finding> {
     if scene.epoch.keyed.packets < LEAST_PACKETS {
         return Vec::new();

@@ -31,8 +31,8 @@ const CAUSE: f64 = 0.5;
 
 /// Finds sudden rises and falls of the packet rate.
 ///
-/// Only steady traffic has them: a quarter of the seconds must be near the lower quartile. Where rises
-/// or falls are many, the traffic is bursty, and none of them stands out.
+/// Only steady traffic has them: a quarter of the seconds must be near the lower quartile. Where
+/// rises or falls are many, the traffic is bursty, and none of them stands out.
 pub(super) fn rates(scene: &Scene<'_>) -> Vec<Finding> {
     let seconds = scene.timeline.series().widened(SECOND_NS);
     let width_ns = seconds.width_ns();
