@@ -11,25 +11,19 @@ use flowgauge_core::summary::{BuildErrorKind, Flows};
 use flowgauge_core::task::Lane;
 use flowgauge_kernel::Seed;
 
-use crate::apart::ApartMeter;
-use crate::builder;
 use crate::close::Closer;
-use crate::closing::Closing;
+use crate::close::group::{Alive, Group, MeterCloser, Side};
+use crate::close::queues::QueueCloser;
 use crate::config::{Config, Dispatch, EpochLength};
 use crate::crew::{self, Cores, Sharing, staff};
 use crate::error::EngineError;
-use crate::gathering::Gathering;
-use crate::group::{Alive, Group, Side};
 use crate::intake::Intake;
-use crate::meter::{Meter, OneMeter, Stream};
-use crate::outline;
+use crate::meter::{ApartMeter, Meter, OneMeter, SeveralMeter, Stream};
 use crate::report::SummaryInfo;
+use crate::run::turns;
 use crate::sampling::{self, Sampling};
-use crate::seed;
-use crate::several::SeveralMeter;
-use crate::snapshot;
 use crate::summaries::{Set, Sets, View};
-use crate::turns;
+use crate::{builder, outline, seed, snapshot};
 
 /// Measurements that are ready to begin: all memory is reserved.
 pub struct Plan(Vec<Prepared>);
@@ -194,12 +188,12 @@ impl Plan {
                 let (crews, queues) =
                     crew::queues(&config, sets.workers, &swaps).into_iter().unzip();
                 let sum = sums.swap_remove(0);
-                (crews, Side::Several(Box::new(Gathering::new(closer, queues, sum, &config))))
+                (crews, Side::Several(Box::new(QueueCloser::new(closer, queues, sum, &config))))
             } else {
                 let (crew, keepers) = staff(&config, &sharing, sets.workers, &swaps, &mut workers)?;
                 (
                     vec![crew],
-                    Side::One(Box::new(Closing::new(closer, keepers, sums, sharing.joined))),
+                    Side::One(Box::new(MeterCloser::new(closer, keepers, sums, sharing.joined))),
                 )
             };
             closings.push(side);

@@ -6,29 +6,24 @@
 //! nearly as fast; a second or two in all. The fastest of those whose bounds are narrow enough, and
 //! whose memory holds the flows to come, is taken.
 
-mod candidate;
-mod error;
-mod fresh;
-mod rounds;
 mod sample;
 mod trial;
-mod tried;
 
+use std::{fmt, iter};
+
+use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
 use flowgauge_core::sorting::sort_by;
+use flowgauge_core::summary::{Info, Parameter, Parameters};
 use flowgauge_core::task::TASKS;
 
-use self::candidate::Candidate;
-use self::fresh::fresh;
-use self::rounds::Trials;
-use self::trial::Flows;
+use self::sample::fresh;
+use self::trial::{Flows, Trial, Trials};
 use crate::config::{Config, EpochLength};
 use crate::error::EngineError;
 use crate::plan::Plan;
 
-pub use self::error::error;
 pub use self::sample::Sample;
-pub use self::trial::{Largest, largest, plan};
-pub use self::tried::{Reason, Tried};
+pub use self::trial::{Largest, error, largest, plan};
 
 /// Packets of an input whose length cannot be told.
 const UNKNOWN: u64 = 100_000_000;
@@ -164,4 +159,155 @@ fn outlook(config: &Config, sample: &mut Sample) -> Result<Outlook, EngineError>
         whole * growth.powf((whole / half).max(1.0).log2().min(1.0))
     });
     Ok(Outlook { packets, lanes: lanes.collect(), flows })
+}
+
+/// An algorithm behind accelerators, with parameters.
+#[derive(Clone, Debug, PartialEq)]
+struct Candidate {
+    algorithm: &'static str,
+    parameters: Parameters,
+    accelerators: Vec<(String, Parameters)>,
+    /// The error that a sample adds, however long it runs.
+    sampling: f64,
+}
+
+impl Candidate {
+    /// The algorithm that answers nearly everything, exactly.
+    fn exact() -> Self {
+        Self {
+            algorithm: "linear-table",
+            parameters: Parameters::default(),
+            accelerators: Vec::new(),
+            sampling: 0.0,
+        }
+    }
+
+    /// Everything that the catalog can put together, sized for this error where it can be.
+    fn all(error: f64) -> impl Iterator<Item = Self> {
+        ALGORITHMS.iter().flat_map(move |info| {
+            let able = ACCELERATORS
+                .iter()
+                .filter(|accelerator| catalog::able(accelerator.name).contains(&info.name))
+                .filter(move |accelerator| error > 0.0 || !accelerator.samples);
+            let behind = able.map(move |accelerator| {
+                let own = sized(accelerator.parameters, error / 2.0);
+                Self::behind(info, accelerator.name, own, error)
+            });
+            iter::once(Self::alone(info, error)).chain(behind)
+        })
+    }
+
+    fn alone(info: &Info, error: f64) -> Self {
+        let parameters = sized(info.parameters, error);
+        Self { algorithm: info.name, parameters, accelerators: Vec::new(), sampling: 0.0 }
+    }
+
+    /// Where both have errors to choose, each has half of what there may be.
+    fn behind(info: &Info, accelerator: &str, own: Parameters, error: f64) -> Self {
+        let sampling = if own == Parameters::default() { 0.0 } else { error / 2.0 };
+        Self {
+            algorithm: info.name,
+            parameters: sized(info.parameters, error - sampling),
+            accelerators: vec![(accelerator.to_owned(), own)],
+            sampling,
+        }
+    }
+
+    /// Its name for people.
+    fn name(&self) -> String {
+        let before = self.accelerators.iter().map(|(name, _)| format!(" behind {name}"));
+        iter::once(self.algorithm.to_owned()).chain(before).collect()
+    }
+
+    /// The run `asked`, with this to measure.
+    fn config(&self, asked: &Config) -> Config {
+        Config {
+            algorithm: self.algorithm.to_owned(),
+            parameters: self.parameters.clone(),
+            accelerators: self.accelerators.clone(),
+            ..asked.clone()
+        }
+    }
+}
+
+/// The error as a parameter, where there is such a one.
+fn sized(parameters: &[Parameter], error: f64) -> Parameters {
+    let named = error > 0.0 && parameters.iter().any(|parameter| parameter.name == "epsilon");
+    Parameters::new(named.then_some(("epsilon", error)))
+}
+
+/// A candidate, and what its trial found.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The algorithm, behind its accelerator.
+    pub name: String,
+    /// Nanoseconds a packet, from its frame to its summary.
+    pub ns: f64,
+    /// Half the width of the widest bounds, as [`Wanted::error`], where the sample tells it.
+    pub error: Option<f64>,
+    /// Why it was not taken; `None` for the choice.
+    pub reason: Option<Reason>,
+    candidate: Candidate,
+}
+
+impl Tried {
+    fn new(candidate: Candidate, trial: &Trial, wanted: &Wanted, flows: &[f64]) -> Self {
+        let error = trial.error.map(|error| error.max(candidate.sampling));
+        // The flows of one lane have no room in another.
+        let mut lanes = flows.iter().zip(trial.room.iter().copied().chain(iter::repeat(Some(0))));
+        let full = lanes.find_map(|(flows, room)| room.filter(|room| *flows > *room as f64));
+        let table = trial.room.iter().all(Option::is_some);
+        let reason = match (error, full) {
+            (_, Some(room)) => Some(Reason::Full(room)),
+            (Err(reason), _) => Some(reason),
+            (Ok(error), _) if error > wanted.error => Some(Reason::Wide),
+            // What is exact on a sample may not be so on more: only a table surely is.
+            _ if wanted.error == 0.0 && !table => Some(Reason::Wide),
+            _ if wanted.rate.is_some_and(|rate| trial.ns * rate > 1e9) => Some(Reason::Slow),
+            _ => None,
+        };
+        let (name, error) = (candidate.name(), error.ok());
+        Self { name, ns: trial.ns, error, reason, candidate }
+    }
+
+    /// The run `asked`, with this to measure.
+    pub fn config(&self, asked: &Config) -> Config {
+        self.candidate.config(asked)
+    }
+}
+
+/// Why a candidate was not taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// Its bounds are wider than wanted.
+    Wide,
+    /// A lane has room for so many flows only.
+    Full(usize),
+    /// Its table was full on the sample, so that its bounds are not those of all flows.
+    Overflowed,
+    /// It lists nothing where the largest flow is surely large enough.
+    Silent,
+    /// The sample has nothing that it lists, and so its bounds are not known.
+    Unknown,
+    /// It does not keep up with the rate.
+    Slow,
+    /// Another one is faster.
+    Slower,
+    /// Another one is about as fast, and more exact.
+    LessExact,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wide => f.write_str("bounds are too wide"),
+            Self::Full(flows) => write!(f, "room for only {flows} flows"),
+            Self::Overflowed => f.write_str("its table is full"),
+            Self::Silent => f.write_str("does not list the largest flow"),
+            Self::Unknown => f.write_str("lists no flow, so its error is unknown"),
+            Self::Slow => f.write_str("too slow for the rate"),
+            Self::Slower => f.write_str("slower"),
+            Self::LessExact => f.write_str("about as fast, but less exact"),
+        }
+    }
 }

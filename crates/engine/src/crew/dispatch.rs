@@ -1,18 +1,21 @@
 //! Which worker measures a packet, and how it gets there.
 
+use std::time::Instant;
+
 use flowgauge_core::any::{AnyBatch, BatchMut};
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::batcher::Take;
 use flowgauge_core::terms::Size;
-use flowgauge_kernel::{Digester, Gone, Producer};
+use flowgauge_kernel::{Consumer, Digester, Gone, Producer, User};
 
-use super::worker::Parcel;
 use crate::config::{Config, Dispatch, Overrun};
 use crate::intake::{Crew, Ended};
+use crate::summaries::Set;
+use crate::swaps::Record;
 
 /// How a packet finds its worker.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Routing {
     /// By the digest, which travels with the packet.
     Digest(Digester),
     /// By the number of one-bits of the source address: the first bytes of a key, so many in either
@@ -22,7 +25,7 @@ pub(crate) enum Way {
     Queue,
 }
 
-impl Way {
+impl Routing {
     /// Its name in a configuration.
     pub(crate) fn dispatch(&self) -> Dispatch {
         match self {
@@ -69,7 +72,7 @@ fn worker(digest: u64, workers: usize) -> u16 {
 
 /// Deals the batches of a meter's lanes to the workers.
 pub(crate) struct Dispatcher {
-    way: Way,
+    way: Routing,
     batch_packets: usize,
     /// For each lane the canonical bytes of its keys.
     key_bytes: Vec<usize>,
@@ -93,7 +96,7 @@ struct Out {
 impl Dispatcher {
     pub(super) fn new(
         config: &Config,
-        way: Way,
+        way: Routing,
         lanes: &[usize],
         rings: Vec<Producer<Parcel>>,
     ) -> Self {
@@ -119,7 +122,7 @@ impl Take for Dispatcher {
         if workers == 1 {
             return self.out.send(0, lane, batch);
         }
-        if matches!(self.way, Way::Queue) {
+        if matches!(self.way, Routing::Queue) {
             return self.out.send(turn, lane, batch);
         }
         let to = self.way.workers(lane, self.key_bytes[lane], &mut batch, workers);
@@ -177,6 +180,80 @@ impl Out {
                 }
             }
         }
+    }
+}
+
+/// Parcels in a worker's ring: 4096 packets, which the second-level cache holds.
+pub(super) const PARCELS: usize = 16;
+
+/// What goes through a worker's ring: a batch of one lane, and at the end of an epoch or an update the
+/// rest of all lanes. The emptied batches come back.
+pub(super) struct Parcel {
+    pub(super) lanes: Vec<AnyBatch>,
+    /// Whether the summaries are handed over behind these batches.
+    pub(super) ends: bool,
+    /// The end of the epoch, in the parcel of the first worker.
+    pub(super) ended: Option<Ended>,
+}
+
+impl Parcel {
+    pub(super) fn new(lanes: &[usize]) -> Self {
+        let lanes = lanes.iter().map(|key_bytes| AnyBatch::new(*key_bytes)).collect();
+        Self { lanes, ends: false, ended: None }
+    }
+}
+
+/// A thread's side of the sets that it fills one after another.
+pub(super) struct Worker {
+    sets: User<Set>,
+    swaps: Record,
+}
+
+impl Worker {
+    pub(super) fn new(sets: User<Set>, swaps: Record) -> Self {
+        Self { sets, swaps }
+    }
+
+    /// Measures parcels until the dispatcher is gone and the ring is empty, or the closer is gone.
+    pub(super) fn run(mut self, mut work: Consumer<Parcel>) {
+        while let Ok(Ok(())) = work.pop(|parcel| self.take(parcel)) {}
+    }
+
+    fn take(&mut self, parcel: &mut Parcel) -> Result<(), Gone> {
+        for (lane, batch) in parcel.lanes.iter_mut().enumerate() {
+            self.measure(lane, batch.as_mut())?;
+        }
+        if std::mem::take(&mut parcel.ends) { self.end(parcel.ended.take()) } else { Ok(()) }
+    }
+
+    /// Measures a batch, and clears it.
+    #[inline]
+    fn measure(&mut self, lane: usize, mut batch: BatchMut<'_>) -> Result<(), Gone> {
+        if !batch.is_empty() {
+            self.set()?.ingest(lane, batch.reborrow());
+            batch.clear();
+        }
+        Ok(())
+    }
+
+    /// The set in use; waits for it where the closer still has all of them.
+    #[inline]
+    fn set(&mut self) -> Result<&mut Set, Gone> {
+        if !self.sets.is_ready() {
+            let begun = Instant::now();
+            self.sets.current()?;
+            self.swaps.record_wait(begun.elapsed());
+        }
+        self.sets.current()
+    }
+
+    /// Hands the summaries over to the closer.
+    fn end(&mut self, ended: Option<Ended>) -> Result<(), Gone> {
+        self.set()?.ended = ended;
+        let begun = Instant::now();
+        self.sets.hand_over()?;
+        self.swaps.record(begun.elapsed());
+        Ok(())
     }
 }
 

@@ -5,30 +5,29 @@
 //! An update of an epoch that goes on is the same to a worker: the closer merges what it gets.
 
 mod dispatch;
-mod own;
 mod peer;
-mod pin;
 mod sharing;
-mod worker;
 
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
-use flowgauge_kernel::{Keeper, exchange, ring};
+use flowgauge_core::any::BatchMut;
+use flowgauge_core::batcher::Take;
+use flowgauge_kernel::{Gone, Keeper, User, exchange, ring};
 
-use crate::config::Config;
+use crate::close::queues::{self, Open};
+use crate::config::{Config, Pace};
 use crate::error::EngineError;
-use crate::gathering::{self, Open};
-use crate::intake::Crew;
+use crate::intake::{Crew, Ended};
 use crate::summaries::{Set, Summaries, hand_out};
 use crate::swaps::{Record, Swaps};
-use dispatch::Dispatcher;
-pub(crate) use dispatch::Way;
-use own::Own;
+use dispatch::{Dispatcher, PARCELS, Parcel, Worker};
+
+pub(crate) use dispatch::Routing;
+pub use linux::Cores;
 pub(crate) use peer::{Deal, MOST_PEERS, Peer};
-pub use pin::Cores;
 pub(crate) use sharing::{Sharing, keeps_apart};
-use worker::{PARCELS, Parcel, Worker};
 
 /// A thread that a meter started.
 pub(crate) type Started = (String, JoinHandle<Result<(), EngineError>>);
@@ -41,12 +40,12 @@ pub(crate) fn queues(
     config: &Config,
     sets: Vec<Vec<Summaries>>,
     swaps: &Arc<Mutex<Swaps>>,
-) -> Vec<(Box<dyn Crew + Send>, gathering::Queue)> {
+) -> Vec<(Box<dyn Crew + Send>, queues::Queue)> {
     let queue = |sets: Vec<Summaries>| {
         let (user, keeper) = exchange(sets.into_iter().map(Set::new).collect());
         let open = Arc::<Open>::default();
-        let crew = Own::of_queue(user, config.pace, Arc::clone(&open), Record::new(swaps));
-        (Box::new(crew) as Box<dyn Crew + Send>, gathering::Queue::new(keeper, open))
+        let crew = OwnThread::of_queue(user, config.pace, Arc::clone(&open), Record::new(swaps));
+        (Box::new(crew) as Box<dyn Crew + Send>, queues::Queue::new(keeper, open))
     };
     sets.into_iter().map(queue).collect()
 }
@@ -66,7 +65,7 @@ pub(crate) fn staff(
         let sets = sets.swap_remove(0);
         let lasting = sets[0].is_lasting();
         let (user, keeper) = exchange(sets);
-        let own = Own::new(user, config.pace, lasting, Record::new(swaps));
+        let own = OwnThread::new(user, config.pace, lasting, Record::new(swaps));
         return Ok((Box::new(own), vec![keeper]));
     }
     // The thread that reads has no use for a set.
@@ -90,4 +89,214 @@ pub(crate) fn staff(
     }
     let dispatcher = Dispatcher::new(config, sharing.way, lanes, rings);
     Ok((Box::new(dispatcher), keepers))
+}
+
+/// The summaries of a meter's own thread.
+struct OwnThread {
+    sets: User<Set>,
+    pace: Pace,
+    /// Whether the only set stays in use from epoch to epoch: the closer gets it on loan.
+    lasting: bool,
+    /// Where the meter of one of several queues publishes its open epoch, and that epoch.
+    open: Option<(Arc<Open>, i64)>,
+    /// Epochs that ended while no spare was back: they go on in the same summaries.
+    held: Option<Ended>,
+    /// Notes of epochs that were not handed over, for the next one that is.
+    notes: Vec<String>,
+    swaps: Record,
+    broken: bool,
+}
+
+impl OwnThread {
+    /// The summaries of the only meter.
+    fn new(sets: User<Set>, pace: Pace, lasting: bool, swaps: Record) -> Self {
+        let (open, held, notes) = (None, None, Vec::new());
+        Self { sets, pace, lasting, open, held, notes, swaps, broken: false }
+    }
+
+    /// The summaries of one of several queues, which publishes its open epoch to the closer.
+    fn of_queue(sets: User<Set>, pace: Pace, open: Arc<Open>, swaps: Record) -> Self {
+        Self { open: Some((open, 0)), ..Self::new(sets, pace, false, swaps) }
+    }
+
+    fn publish(&self, touched: bool) {
+        if let Some((open, number)) = &self.open {
+            open.publish(*number, touched);
+        }
+    }
+
+    fn hand_over(&mut self, ended: Ended) -> Result<(), Gone> {
+        let lend = self.lasting || ended.update;
+        // An update leaves the epochs that are held where they are: it goes on behind them.
+        let held = if ended.update { self.held.clone() } else { self.held.take() };
+        let mut ended = match held {
+            Some(held) => held.and(ended),
+            None => ended,
+        };
+        if self.open.is_some() && ended.account.read == 0 && ended.account.lost == 0 {
+            // An epoch that a queue did not touch counts as empty.
+            self.notes.append(&mut ended.notes);
+            self.publish(false);
+            return Ok(());
+        }
+        ended.notes.splice(..0, self.notes.drain(..));
+        self.sets.current()?.ended = Some(ended);
+        if lend {
+            return self.sets.lend();
+        }
+        let begun = Instant::now();
+        let handed = match self.pace {
+            Pace::Replay => self.sets.hand_over().map(|()| true)?,
+            Pace::Live => self.sets.try_hand_over()?,
+        };
+        if handed {
+            self.swaps.record(begun.elapsed());
+        } else {
+            self.held = self.sets.in_use().and_then(|set| set.ended.take());
+        }
+        Ok(())
+    }
+}
+
+impl Take for OwnThread {
+    #[inline]
+    fn take(&mut self, lane: usize, batch: BatchMut<'_>) {
+        match self.sets.current() {
+            Ok(set) => set.ingest(lane, batch),
+            Err(Gone) => self.broken = true,
+        }
+    }
+}
+
+impl Crew for OwnThread {
+    fn end(&mut self, ended: Ended) -> Result<(), Gone> {
+        let handed = self.hand_over(ended);
+        self.broken |= handed.is_err();
+        handed
+    }
+
+    fn pass(&mut self, epochs: u64) -> Result<(), Gone> {
+        if self.lasting {
+            self.sets.current()?.summaries.pass(epochs);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, number: i64) {
+        if let Some((_, open)) = &mut self.open {
+            *open = number;
+            self.publish(self.held.is_some());
+        }
+    }
+
+    fn touch(&mut self) {
+        self.publish(true);
+    }
+
+    fn finish(&mut self) {
+        if let Some(held) = self.held.take()
+            && let Ok(set) = self.sets.current()
+        {
+            set.ended = Some(held);
+            // A set that is in use is handed over at once.
+            self.broken |= self.sets.hand_over().is_err();
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken || self.sets.is_gone()
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::{EngineError, refused};
+
+    /// The cores that this process may use, in their order, of which each worker gets one.
+    #[derive(Clone, Debug)]
+    pub struct Cores {
+        allowed: CpuSet,
+        numbers: Vec<usize>,
+    }
+
+    /// The calling thread stays on its core until this is dropped.
+    #[derive(Debug)]
+    pub struct Pinned {
+        before: CpuSet,
+    }
+
+    impl Cores {
+        /// Cores for so many workers.
+        ///
+        /// # Errors
+        /// When there are not as many.
+        pub fn new(workers: usize) -> Result<Self, EngineError> {
+            let allowed = sched_getaffinity(None).map_err(thread)?;
+            let numbers: Vec<_> =
+                (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+            if numbers.len() < workers {
+                return Err(refused(numbers.len(), workers));
+            }
+            Ok(Self { allowed, numbers })
+        }
+
+        /// Keeps the calling thread on the core of this worker, counted from 0.
+        ///
+        /// # Errors
+        /// When the operating system refuses, or there is no such worker.
+        pub fn pin(&self, worker: usize) -> Result<Pinned, EngineError> {
+            let mut core = CpuSet::new();
+            let number = self.numbers.get(worker);
+            core.set(*number.ok_or_else(|| refused(self.numbers.len(), worker + 1))?);
+            sched_setaffinity(None, &core).map_err(thread)?;
+            Ok(Pinned { before: self.allowed })
+        }
+    }
+
+    impl Drop for Pinned {
+        fn drop(&mut self) {
+            // A thread that cannot leave its core stays there.
+            let _ = sched_setaffinity(None, &self.before);
+        }
+    }
+
+    fn thread(error: rustix::io::Errno) -> EngineError {
+        EngineError::Thread(error.into())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod linux {
+    use super::{EngineError, refused};
+
+    /// No cores: workers are pinned on Linux only.
+    #[derive(Clone, Debug)]
+    pub enum Cores {}
+
+    impl Cores {
+        /// Refuses.
+        ///
+        /// # Errors
+        /// Always.
+        pub fn new(workers: usize) -> Result<Self, EngineError> {
+            Err(refused(0, workers))
+        }
+
+        /// Never called.
+        ///
+        /// # Errors
+        /// Never.
+        pub fn pin(&self, _: usize) -> Result<(), EngineError> {
+            match *self {}
+        }
+    }
+}
+
+fn refused(cores: usize, workers: usize) -> EngineError {
+    EngineError::Workers(format!(
+        "--pin needs a core for each of {workers} workers, but only {cores} are available; lower \
+         --workers"
+    ))
 }

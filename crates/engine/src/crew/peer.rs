@@ -7,8 +7,7 @@ use flowgauge_core::any::{AnyBatch, BatchMut};
 use flowgauge_core::batcher::Take;
 use flowgauge_kernel::{Consumer, Gone, Producer, ring};
 
-use super::dispatch::Way;
-use super::worker::{PARCELS, Parcel};
+use super::dispatch::{PARCELS, Parcel, Routing};
 use crate::config::Config;
 use crate::intake::{Crew, Ended};
 use crate::summaries::Summaries;
@@ -25,7 +24,7 @@ pub(crate) struct Peer<'a> {
 
 /// Deals packets out among peers, and takes what they deal.
 pub(crate) struct Deal {
-    way: Way,
+    way: Routing,
     batch_packets: usize,
     /// For each lane the canonical bytes of its keys.
     key_bytes: Vec<usize>,
@@ -45,7 +44,12 @@ struct Links {
 
 impl Deal {
     /// One for each of so many peers, which measure lanes of keys of these sizes.
-    pub(crate) fn among(peers: usize, config: &Config, way: Way, key_bytes: &[usize]) -> Vec<Self> {
+    pub(crate) fn among(
+        peers: usize,
+        config: &Config,
+        way: Routing,
+        key_bytes: &[usize],
+    ) -> Vec<Self> {
         let links = |_| Links { out: Vec::new(), incoming: Vec::new(), broken: false };
         let mut links: Vec<_> = (0..peers).map(links).collect();
         // Each has about as many parcels on their way to it, however many the others are.

@@ -1,14 +1,13 @@
 //! How workers share the work, and what they cannot share.
 
-use flowgauge_core::accelerator;
-use flowgauge_core::catalog;
 use flowgauge_core::key::{Field, KeySpec};
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
 use flowgauge_core::task::Lane;
 use flowgauge_core::terms::Threshold;
+use flowgauge_core::{accelerator, catalog};
 use flowgauge_kernel::Seed;
 
-use super::{Cores, Way};
+use super::{Cores, Routing};
 use crate::config::{Config, Dispatch, EpochLength};
 use crate::error::EngineError;
 use crate::summaries::{Summaries, View};
@@ -16,7 +15,7 @@ use crate::summaries::{Summaries, View};
 /// How the work is shared.
 #[derive(Clone, Debug)]
 pub(crate) struct Sharing {
-    pub(crate) way: Way,
+    pub(crate) way: Routing,
     /// Whether the workers' summaries are read side by side, since no flow is in two of them, and
     /// not merged.
     pub(crate) joined: bool,
@@ -92,13 +91,13 @@ impl Sharing {
         }
         let address = |key_bytes| config.key.address_bytes(key_bytes);
         let way = match dispatch {
-            Dispatch::Digest => Way::Digest(Options::new(0, seed).digester),
+            Dispatch::Digest => Routing::Digest(Options::new(0, seed).digester),
             Dispatch::Source => {
                 let mut sizes = config.key.lanes().iter().map(|key_bytes| address(*key_bytes));
                 let first = sizes.next().unwrap_or_default();
-                Way::Source([first, sizes.next().unwrap_or(first)])
+                Routing::Source([first, sizes.next().unwrap_or(first)])
             }
-            Dispatch::Queue => Way::Queue,
+            Dispatch::Queue => Routing::Queue,
         };
         // A key over a fixed weight in the sum need not be over it in any part: only tables name all.
         let named = !flows && lanes.iter().any(|lane| lane.answers.candidates().is_some());
@@ -172,7 +171,7 @@ impl Sharing {
             }
         }
         Ok(Self {
-            way: Way::Queue,
+            way: Routing::Queue,
             joined: false,
             same: false,
             parts: false,

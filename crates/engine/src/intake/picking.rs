@@ -3,7 +3,7 @@
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::Gone;
 
-use super::{Crew, Intake, Packets};
+use super::{Crew, Intake, PacketSlice};
 use crate::sampling::{Arrivals, Sampling};
 use crate::source::{Ahead, Skipped};
 
@@ -40,7 +40,7 @@ impl Intake {
 
     /// Passes over packets that are not read, of which the first is an ordinary one; returns how many
     /// there are in the open epoch.
-    pub(super) fn pass_over(&mut self, packets: impl Packets) -> usize {
+    pub(super) fn pass_over(&mut self, packets: impl PacketSlice) -> usize {
         let most = usize::try_from(self.left).map_or(packets.len(), |left| left.min(packets.len()));
         let passed = 1 + packets.part(0..most).run(&mut self.clock);
         self.earliest_ns = self.earliest_ns.min(packets.time_ns(0));
@@ -66,7 +66,7 @@ impl Intake {
     }
 
     /// Counts wanted packets that came; their bytes were counted as skipped until now.
-    pub(super) fn came(&mut self, packets: impl Packets) {
+    pub(super) fn came(&mut self, packets: impl PacketSlice) {
         if let Some(sampling) = &mut self.sampling {
             sampling.came(packets.len());
         }

@@ -11,8 +11,7 @@ use flowgauge_core::terms::{Measure, Size};
 use flowgauge_core::timeline::Series;
 use serde_json::{Map, Value, json};
 
-use super::ways::Ways;
-use super::{Format, escape, findings, names, rfc3339};
+use super::{Directions, Format, escape, findings, names, rfc3339};
 use crate::account::Account;
 use crate::report::{
     Audit, Breakdown, EpochReport, Gap, LeftOut, Network, SummaryInfo, TotalReport, Traffic,
@@ -376,10 +375,10 @@ fn seen_of(seen: &Seen, size: &SizeEstimate, kind: KeyKind) -> Value {
         "first": rfc3339(seen.first_ns),
         "last": rfc3339(seen.last_ns),
         "seconds": seen.seconds(),
-        "packet_bytes": Ways::mean(size),
+        "packet_bytes": Directions::mean(size),
         "tcp_flags": TcpFlags(seen.tcp_flags).to_string(),
     });
-    if let Some(Ways { forward, back }) = Ways::of(seen, size, kind) {
+    if let Some(Directions { forward, back }) = Directions::of(seen, size, kind) {
         let size = |size: Size| json!({ "packets": size.packets, "bytes": size.bytes });
         value["forward"] = size(forward);
         value["back"] = size(back);

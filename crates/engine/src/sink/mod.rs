@@ -7,8 +7,6 @@
 //! through `escape`.
 
 pub mod csv;
-mod each;
-mod error;
 mod escape;
 mod findings;
 mod html;
@@ -17,31 +15,28 @@ pub mod layout;
 mod line;
 pub(crate) mod names;
 mod outlets;
-mod queue;
 pub mod tables;
 mod text;
-mod time;
 pub mod units;
-mod ways;
-mod written;
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
+
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::summary::{Seen, SizeEstimate};
+use flowgauge_core::terms::Size;
 
 use crate::report::{EpochReport, Gap, TotalReport};
 use crate::snapshot::Saved;
 
-pub use each::Each;
-pub use error::SinkError;
 pub use escape::{visible, visible_json};
 pub use html::Html;
 pub use json::{Json, parameters};
 pub use line::Line;
+pub(crate) use outlets::QUEUE_BYTES;
 pub use outlets::{Ending, Outlets};
-pub(crate) use queue::QUEUE_BYTES;
 pub use text::Text;
-pub use time::{parse_rfc3339, rfc3339};
-pub use written::Written;
+pub use units::{parse_rfc3339, rfc3339};
 
 /// What leaves a run. Copies share the report.
 #[derive(Clone, Debug)]
@@ -152,5 +147,130 @@ pub trait Format: Send {
             Item::Snapshot(_) => Ok(()),
             Item::Total(report) => self.total(report, out),
         }
+    }
+}
+
+/// Calls a function with the report of each epoch, and of each update of one that goes on.
+///
+/// It is told neither of empty epochs, of which [`EpochReport::epoch`] skips the numbers, nor of the
+/// end, whose total is in the run's [`Outcome`](crate::Outcome).
+pub struct Each<F>(pub F);
+
+impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        match item {
+            Item::Epoch(report) => Ok(self.0(report)?),
+            Item::Gap(_) | Item::Snapshot(_) | Item::Total(_) => Ok(()),
+        }
+    }
+}
+
+/// Writes the format's header and items in it, and flushes the writer behind each.
+pub struct Written<F, W> {
+    format: F,
+    out: W,
+    headed: bool,
+}
+
+impl<F: Format, W: Write + Send> Written<F, W> {
+    /// Writes to `out`.
+    pub fn new(format: F, out: W) -> Self {
+        Self { format, out, headed: false }
+    }
+}
+
+impl<F: Format, W: Write + Send> Sink for Written<F, W> {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        if !self.headed {
+            self.format.header(&mut self.out)?;
+            self.headed = true;
+        }
+        self.format.item(item, &mut self.out)?;
+        Ok(self.out.flush()?)
+    }
+}
+
+/// Why a sink did not take a report.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// Its reader has gone for good, as behind `| head`.
+    #[error("cannot write to {output}: its reader closed it")]
+    Closed {
+        /// The output.
+        output: String,
+    },
+    /// A later attempt may succeed.
+    #[error("cannot write to {output}: {error}")]
+    Write {
+        /// The output.
+        output: String,
+        /// The operating system's reason.
+        error: io::Error,
+    },
+    /// It takes other items, but never this one, such as a message that is too large.
+    #[error("{output} refuses an item: {error}")]
+    Refused {
+        /// The output.
+        output: String,
+        /// The output's reason.
+        error: io::Error,
+    },
+    /// Its thread ended before its work: a defect.
+    #[error("the thread of a sink failed; please report this bug")]
+    Panicked,
+}
+
+impl SinkError {
+    /// The error of a pipe that cannot be opened again, or of another output.
+    pub fn new(output: &str, error: io::Error) -> Self {
+        let output = output.to_owned();
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::Closed { output },
+            _ => Self::Write { output, error },
+        }
+    }
+}
+
+impl From<io::Error> for SinkError {
+    fn from(error: io::Error) -> Self {
+        Self::new("the report", error)
+    }
+}
+
+/// What went from the first endpoint of a conversation or from a host, and what came back.
+struct Directions {
+    pub(super) forward: Size,
+    pub(super) back: Size,
+}
+
+impl Directions {
+    /// Those of a flow of this size; `None` where its key has one way.
+    fn of(seen: &Seen, size: &SizeEstimate, kind: KeyKind) -> Option<Self> {
+        let (packets, bytes) = (size.packets?.value as u64, size.bytes?.value as u64);
+        let back = seen.back;
+        let forward = Size {
+            packets: packets.saturating_sub(back.packets),
+            bytes: bytes.saturating_sub(back.bytes),
+        };
+        Self::has(kind).then_some(Self { forward, back })
+    }
+
+    /// Whether keys of this kind have both ways.
+    fn has(kind: KeyKind) -> bool {
+        kind.is_in_order() || kind.is_either()
+    }
+
+    /// The mean size of a flow's packets in bytes.
+    pub(super) fn mean(size: &SizeEstimate) -> Option<f64> {
+        let packets = size.packets?.value;
+        (packets > 0.0).then_some(size.bytes?.value / packets)
     }
 }

@@ -12,8 +12,7 @@ use flowgauge_core::summary::{Estimate, Seen, SizeEstimate};
 use flowgauge_core::task::{Finding, HierarchyItem, Report, Selection};
 use flowgauge_core::terms::Measure;
 
-use super::ways::Ways;
-use super::{Item, findings, names};
+use super::{Directions, Item, findings, names};
 use crate::account::Account;
 use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
@@ -382,15 +381,15 @@ impl Row {
             .time("first_seen", seen.map(|seen| seen.first_ns))
             .time("last_seen", seen.map(|seen| seen.last_ns))
             .add("seconds", Value::Real(seen.map(Seen::seconds)))
-            .add("packet_bytes", Value::Real(Ways::mean(size)))
+            .add("packet_bytes", Value::Real(Directions::mean(size)))
             .maybe_text(
                 "tcp_flags_seen",
                 seen.map(|seen| TcpFlags(seen.tcp_flags).to_string()).as_deref(),
             );
-        if !Ways::has(kind) {
+        if !Directions::has(kind) {
             return row;
         }
-        let ways = seen.and_then(|seen| Ways::of(seen, size, kind));
+        let ways = seen.and_then(|seen| Directions::of(seen, size, kind));
         let (forward, back) = ways.map(|ways| (ways.forward, ways.back)).unzip();
         row.add("forward_packets", Value::Whole(forward.map(|size| size.packets)))
             .add("forward_bytes", Value::Whole(forward.map(|size| size.bytes)))

@@ -3,7 +3,7 @@
 use flowgauge_core::any::AnySummary;
 use flowgauge_core::audit::Audit;
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::packet::Tunnels;
+use flowgauge_core::packet::{Fault, Layer, NoKey, Tunnels};
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 use flowgauge_core::summary::{Info, Options};
 use flowgauge_core::terms::{Measure, Size, SpreadOf};
@@ -11,11 +11,11 @@ use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 
 use super::coverage::{self, Coverage};
-use super::{Snapshot, SnapshotError, account};
+use super::{Snapshot, SnapshotError};
 use crate::account::Account;
 use crate::config::{Config, EpochLength};
 use crate::report::Traffic;
-use crate::sink::QUEUE_BYTES;
+use crate::sink::{QUEUE_BYTES, names};
 use crate::summaries::Summaries;
 
 const MAGIC: &[u8; 4] = b"FGSS";
@@ -70,7 +70,7 @@ impl Head<'_> {
         out.number(kind);
         out.number(length);
         coverage::write(coverage, &mut out);
-        account::write(account, &mut out);
+        write_account(account, &mut out);
         out.number(match traffic {
             None => 0u8,
             Some(Traffic { elsewhere: None, .. }) => 1,
@@ -201,7 +201,7 @@ pub(super) fn read(
     let filter = (!filter.is_empty()).then(|| Filter::new(filter)).transpose()?;
     let epoch = epoch(&mut from)?;
     let coverage = coverage::read(&mut from, version != UNTIMED)?;
-    let account = account::read(&mut from)?;
+    let account = read_account(&mut from)?;
     let traffic = match from.number::<u8>("sampled")? {
         0 => None,
         kind @ 1..=ELSEWHERE => Some(traffic(&mut from, kind)?),
@@ -291,4 +291,117 @@ fn adds_up(key: KeySpec, summaries: &Summaries, account: &Account) -> bool {
     sums.iter().zip(keyed).all(|(sum, keyed)| {
         sum.is_some_and(|sum| sum <= keyed || account.skipped != Size::default())
     })
+}
+
+/// Calls `visit` with each count that is stored, in their order. `malformed` and `no_key` are the sums of
+/// their reasons; what is untracked or saturated within a summary stands in its lane.
+fn each_count(account: &mut Account, mut visit: impl FnMut(&str, &mut u64)) {
+    let Account {
+        read,
+        skipped,
+        filtered,
+        malformed: _,
+        no_key: _,
+        keyed,
+        keyed_bytes,
+        untracked,
+        dropped,
+        lost,
+        saturated: _,
+        late,
+        backwards,
+        jumps,
+        reasons,
+    } = account;
+    visit("read", read);
+    visit("skipped", &mut skipped.packets);
+    visit("skipped_bytes", &mut skipped.bytes);
+    visit("filtered", filtered);
+    for (layer, fault) in
+        Layer::ALL.iter().flat_map(|layer| Fault::ALL.map(|fault| (*layer, fault)))
+    {
+        let name = format!("malformed-{}-{}", names::layer(layer).0, names::fault(fault).0);
+        visit(&name, reasons.malformed_mut(layer, fault));
+    }
+    for reason in NoKey::ALL {
+        visit(&format!("no_key-{}", names::no_key(reason).0), reasons.no_key_mut(reason));
+    }
+    visit("keyed", keyed);
+    visit("keyed_bytes", keyed_bytes);
+    visit("untracked", &mut untracked.packets);
+    visit("untracked_bytes", &mut untracked.bytes);
+    visit("dropped", &mut dropped.packets);
+    visit("dropped_bytes", &mut dropped.bytes);
+    visit("lost", lost);
+    visit("late", late);
+    visit("backwards", backwards);
+    visit("jumps", jumps);
+}
+
+/// Counts of an account by name, those of 0 left out.
+fn counts(account: &Account) -> Vec<(String, u64)> {
+    let mut counts = Vec::new();
+    each_count(&mut account.clone(), |name, count| {
+        if *count > 0 {
+            counts.push((name.to_owned(), *count));
+        }
+    });
+    counts
+}
+
+/// Appends the account.
+fn write_account(account: &Account, out: &mut Writer) {
+    let counts = counts(account);
+    out.number(counts.len() as u8);
+    for (name, count) in counts {
+        out.bytes(name.as_bytes());
+        out.number(count);
+    }
+}
+
+/// Takes an account, in which each packet that was read is counted once.
+fn read_account(from: &mut Reader<'_>) -> Result<Account, DecodeError> {
+    let mut counts = Vec::new();
+    for _ in 0..from.number::<u8>("number of counts")? {
+        counts.push((text(from, "name of a count")?, from.number::<u64>("count")?));
+    }
+    let (mut account, mut counts) = (Account::default(), counts.into_iter().peekable());
+    each_count(&mut account, |name, count| {
+        if let Some((_, found)) = counts.next_if(|(next, found)| *next == name && *found > 0) {
+            *count = found;
+        }
+    });
+    let invalid = |reason| Err(from.invalid("account", 0, reason));
+    if counts.next().is_some() {
+        return invalid("a count is 0, out of order or none that this version knows");
+    }
+    let reasons = account.reasons;
+    let malformed = checked_sum(reasons.malformed_reasons().map(|(.., count)| count));
+    let no_key = checked_sum(reasons.no_key_reasons().map(|(_, count)| count));
+    let (Some(malformed), Some(no_key)) = (malformed, no_key) else {
+        return invalid("its counts do not add up");
+    };
+    (account.malformed, account.no_key) = (malformed, no_key);
+    let outcomes = [account.skipped.packets, account.filtered, malformed, no_key, account.keyed];
+    if checked_sum(outcomes.into_iter()) != Some(account.read) {
+        return invalid("its counts do not add up");
+    }
+    Ok(account)
+}
+
+fn checked_sum(mut counts: impl Iterator<Item = u64>) -> Option<u64> {
+    counts.try_fold(0, u64::checked_add)
+}
+
+/// The sum of two accounts; `None` where a count would pass its largest number.
+pub(super) fn sum_accounts(one: &Account, other: &Account) -> Option<Account> {
+    let (mut sum, mut fits, mut others) = (one.clone(), true, Vec::new());
+    each_count(&mut other.clone(), |_, count| others.push(*count));
+    let mut others = others.into_iter();
+    each_count(&mut sum, |_, count| match count.checked_add(others.next().unwrap_or_default()) {
+        Some(total) => *count = total,
+        None => fits = false,
+    });
+    (sum.malformed, sum.no_key) = (sum.reasons.malformed(), sum.reasons.no_key());
+    fits.then_some(sum)
 }

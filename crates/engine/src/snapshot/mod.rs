@@ -3,38 +3,34 @@
 //! A snapshot holds the identity of its measurement, the epochs that it covers, their account and the
 //! summaries of all lanes. `docs/snapshot.md` describes it byte by byte.
 
-mod account;
 mod coarse;
 mod codec;
 mod coverage;
-mod error;
-mod identity;
-mod saving;
 
+use coarse::Coarse;
+use codec::{Head, text};
 use flowgauge_core::any::AnySummary;
-use flowgauge_core::key::CanonicalKey;
+use flowgauge_core::audit::Audit;
+use flowgauge_core::catalog;
+use flowgauge_core::key::{CanonicalKey, KeyError};
+use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind};
 use flowgauge_core::summary::sketch::places;
-use flowgauge_core::summary::{Info, Merge, Options, Setting};
+use flowgauge_core::summary::{BuildError, Info, Merge, Options, Setting};
 use flowgauge_core::task::{self, TASKS, Unsupported};
-use flowgauge_kernel::Seed;
+use flowgauge_filter::FilterError;
+use flowgauge_kernel::{Seed, SeedId};
 
 use crate::account::Account;
-use crate::builder;
 use crate::config::{Config, EpochLength};
 use crate::error::{Able, EngineError};
 use crate::intake::Ended;
-use crate::outline;
 use crate::report::{TotalReport, Traffic};
 use crate::sink::Sink;
 use crate::summaries::{Summaries, View};
-use coarse::Coarse;
-use codec::{Head, text};
+use crate::{builder, outline, seed};
 
 pub(crate) use codec::saving_bytes;
 pub use coverage::Coverage;
-pub use error::{MergeError, SnapshotError};
-pub use saving::Saved;
-pub(crate) use saving::Saving;
 
 /// A closed epoch, or several that were merged.
 pub struct Snapshot {
@@ -132,7 +128,7 @@ impl Snapshot {
     /// # Errors
     /// With the first field that differs.
     pub fn check_identity(&self, other: &Self) -> Result<(), MergeError> {
-        identity::check(self, other)
+        check_identity_of(self, other)
     }
 
     /// Adds another snapshot of the same measurement, which covers other epochs. Whether epochs of
@@ -142,9 +138,9 @@ impl Snapshot {
     /// When their identities differ, they overlap, or their summaries do not add up. This snapshot is
     /// then unchanged, unless only the summaries of its second lane did not add up.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        identity::check(self, other)?;
+        check_identity_of(self, other)?;
         coverage::check_apart(&self.coverage, &other.coverage)?;
-        let account = account::sum(&self.account, &other.account);
+        let account = codec::sum_accounts(&self.account, &other.account);
         let account = account.ok_or(MergeError::TooMany("packets"))?;
         if !self.adds_up() {
             return Err(MergeError::Summaries(format!(
@@ -274,4 +270,198 @@ impl Snapshot {
         closer.report(ended, self.observed_share(), &view, sink)?;
         Ok(closer.total)
     }
+}
+
+/// Compares the identities, field by field.
+///
+/// # Errors
+/// When they differ, with the field and both values.
+fn check_identity_of(one: &Snapshot, other: &Snapshot) -> Result<(), MergeError> {
+    for ((field, one), (_, other)) in fields(one).into_iter().zip(fields(other)) {
+        if one != other {
+            return Err(MergeError::Differs { field, one, other });
+        }
+    }
+    Ok(())
+}
+
+/// The identity of a snapshot, by field.
+fn fields(snapshot: &Snapshot) -> [(&'static str, String); 16] {
+    let Snapshot { config, summaries, options, .. } = snapshot;
+    let filter = config.filter.as_ref().map_or("", |filter| filter.expression());
+    let parameters = summaries.parameters().into_iter();
+    let parameters: Vec<_> = parameters.map(|(name, value)| format!("{name}={value}")).collect();
+    let seed = options[0].digester.seed().id();
+    [
+        ("measurement", config.name.clone()),
+        ("key", config.key.to_string()),
+        ("by", config.by.name().to_owned()),
+        ("algorithm", config.algorithm.clone()),
+        ("accelerator", summaries.accelerator()),
+        ("threshold", format!("{:?}", config.threshold)),
+        ("spread", config.spread.to_string()),
+        ("spread-of", format!("{:?}", config.spread_of)),
+        ("hierarchy", format!("{:?}", config.hierarchy)),
+        ("filter", format!("'{filter}'")),
+        ("tunnels", format!("{:?}", config.tunnels)),
+        ("epoch", format!("{:?}", config.epoch)),
+        ("seed", format!("{} {seed}", seed.kind())),
+        // An audit takes memory from the summaries, whose parameters then differ, too.
+        ("audit", summaries.audits.first().map_or(0, Audit::one_in).to_string()),
+        ("parameters", parameters.join(",")),
+        ("lanes", summaries.lanes.len().to_string()),
+    ]
+}
+
+/// A closed epoch on its way to where it is stored.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    /// The name of the measurement.
+    pub measurement: String,
+    /// The run, by a number drawn at its start.
+    pub run: u64,
+    /// Number of the epoch in that run.
+    pub epoch: u64,
+    /// Start and end in nanoseconds since the UNIX epoch; both 0 without a packet.
+    pub bounds_ns: (i64, i64),
+    /// Whether the bytes hold the seed: they must be kept from everyone who may send packets.
+    pub is_secret: bool,
+    /// The snapshot.
+    pub bytes: Vec<u8>,
+}
+
+/// How the closed epochs of a measurement are stored.
+pub(crate) struct Saving {
+    config: Config,
+    seed: Seed,
+    host: String,
+    run: u64,
+}
+
+impl Saving {
+    /// Stores epochs of `config` on this host, as those of a new run.
+    pub(crate) fn new(config: &Config, seed: Seed) -> Result<Self, EngineError> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let run = seed::random().map_err(EngineError::Refused)?.draws();
+        Ok(Self { config: config.clone(), seed, host, run })
+    }
+
+    /// The run, by its number.
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// The stored form of a closed epoch, before which there were empty ones since `quiet_ns`.
+    pub(crate) fn save(
+        &self,
+        ended: &Ended,
+        quiet_ns: Option<i64>,
+        summaries: &Summaries,
+    ) -> Result<Saved, EngineError> {
+        let Self { config, seed, host, run } = self;
+        let info = catalog::info(&config.algorithm)?;
+        let options = Options {
+            by: config.by,
+            threshold: config.threshold,
+            spread: config.spread,
+            hierarchy: config.hierarchy,
+            ..Options::new(0, *seed)
+        };
+        let (host, run, epoch) = (host.clone(), *run, ended.epoch);
+        let measurement = config.name.clone();
+        let bounds_ns = ended.bounds_ns.unwrap_or_default();
+        let (from_ns, to_ns) = ended.observed_ns.unwrap_or(bounds_ns);
+        let from_ns = quiet_ns.unwrap_or(from_ns);
+        let observed_ns = (from_ns, to_ns.max(from_ns));
+        let mut account = ended.account.clone();
+        account.untracked += ended.unmeasured;
+        let head = Head {
+            config,
+            coverage: &[Coverage { host, run, epoch, bounds_ns, observed_ns }],
+            account: &account,
+            traffic: ended.traffic,
+            times_ns: ended.times_ns,
+        };
+        let bytes = head.write(summaries, info, std::iter::repeat(&options));
+        let is_secret = matches!(seed.id(), SeedId::Random(_));
+        Ok(Saved { measurement, run, epoch, bounds_ns, is_secret, bytes })
+    }
+}
+
+/// Why bytes are no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The bytes do not begin as a snapshot does.
+    #[error("not a snapshot")]
+    Magic,
+    /// A field is cut or wrong.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The key is none that this version knows.
+    #[error("the snapshot's key: {0}")]
+    Key(#[from] KeyError),
+    /// The filter cannot be compiled.
+    #[error("the snapshot's filter: {0}")]
+    Filter(#[from] FilterError),
+    /// The algorithm is none that this version knows.
+    #[error("the snapshot's algorithm: {0}")]
+    Build(#[from] BuildError),
+    /// A field has a value that it cannot have.
+    #[error("the snapshot's {field} is {value}, which this version does not know")]
+    Unknown {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
+}
+
+impl SnapshotError {
+    /// Whether bytes of a snapshot were damaged or cut, as opposed to what could be read elsewhere, by
+    /// another version, with another seed file or with more memory.
+    pub fn is_damage(&self) -> bool {
+        let Self::Decode(error) = self else { return false };
+        matches!(error.kind(), DecodeErrorKind::Cut { .. } | DecodeErrorKind::Invalid { .. })
+    }
+}
+
+/// Why two snapshots are not merged.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// They measured different things.
+    #[error("the snapshots differ in {field}: {one} and {other}")]
+    Differs {
+        /// What differs.
+        field: &'static str,
+        /// One value.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// Both cover the same epoch of the same run, whose packets would count twice.
+    #[error("both snapshots cover epoch {epoch} of one run on '{host}'; merge each epoch once")]
+    Overlap {
+        /// Its number.
+        epoch: u64,
+        /// The host.
+        host: String,
+    },
+    /// Two hosts measured at different times.
+    #[error(
+        "'{}' covers {} and '{}' covers {}; merge equal intervals, or give --align the most by which \
+         they may differ",
+        hosts[0], intervals[0], hosts[1], intervals[1]
+    )]
+    Misaligned {
+        /// The hosts.
+        hosts: [String; 2],
+        /// What each covers: the first interval that differs, or how many there are.
+        intervals: [String; 2],
+    },
+    /// Together they cover more epochs than a snapshot can name, or count more than a number holds.
+    #[error("the merged snapshot would have more {0} than a snapshot holds")]
+    TooMany(&'static str),
+    /// The algorithm's summaries do not add up.
+    #[error("{0}")]
+    Summaries(String),
 }

@@ -15,6 +15,7 @@ use super::layout::{Align, Look, Page, Table, paragraph};
 use super::{Format, escape, names, rfc3339, units};
 use crate::account::Account;
 use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
+use tasks::is_exact;
 
 /// A page for each epoch, and for each update of one, and the totals at the end. Of a long list it
 /// shows at most `rows` items.
@@ -410,5 +411,65 @@ fn sizes(
         Measure::Packets => "bytes",
         Measure::Bytes => "packets",
     }]);
+    table.write(page);
+}
+
+/// Writes the entropy of the flow sizes, and how to read it.
+fn entropy(page: &mut Page, bits: &Estimate, normalized: f64) {
+    page.heading("Entropy");
+    let about = if is_exact(bits) {
+        String::new()
+    } else {
+        format!(" (between {:.3} and {:.3})", bits.low, bits.high)
+    };
+    if bits.high - bits.low > 0.1 * bits.value {
+        let text = format!("{:.3} bits{about}: too wide to say more.", bits.value);
+        return paragraph(page, "  ", &text);
+    }
+    let of_most = units::percent(normalized);
+    let reading = match normalized {
+        n if n >= 0.9 => "the traffic is spread over its flows almost evenly",
+        n if n >= 0.7 => "some flows carry clearly more than others",
+        n if n >= 0.4 => "a minority of the flows carries most of the traffic",
+        n if n > 0.0 => "very few flows carry nearly all of the traffic",
+        _ => "there is one flow, or none",
+    };
+    paragraph(
+        page,
+        "  ",
+        &format!(
+            "{:.3} bits{about}, {of_most} of the maximum for this number of flows: {reading}.",
+            bits.value
+        ),
+    );
+}
+
+/// Writes the number of flows by their size, in powers of two.
+fn size_distribution(page: &mut Page, bins: &[(u64, Estimate)]) {
+    page.heading("Packets per flow");
+    if bins.is_empty() {
+        return paragraph(page, "  ", "No flows.");
+    }
+    let mut buckets = [0.0; 64];
+    for (size, flows) in bins {
+        buckets[size.max(&1).ilog2() as usize] += flows.value;
+    }
+    let all: f64 = buckets.iter().sum();
+    let last = buckets.iter().rposition(|flows| *flows > 0.0).unwrap_or_default();
+    let first = buckets.iter().position(|flows| *flows > 0.0).unwrap_or_default();
+    let mut table =
+        Table::new(&[("packets", Align::Right), ("flows", Align::Right), ("share", Align::Right)]);
+    for (power, flows) in buckets.iter().enumerate().take(last + 1).skip(first) {
+        let (low, high) = (1_u64 << power, u64::MAX >> (63 - power));
+        let label = match power {
+            0 => "1".to_owned(),
+            _ => format!("{} – {}", units::count(low as f64), units::count(high as f64)),
+        };
+        let share = if all > 0.0 { flows / all } else { 0.0 };
+        table.row(
+            vec![label.into(), units::count(*flows).into(), units::percent(share).into()],
+            share,
+        );
+    }
     table.write(page);
 }

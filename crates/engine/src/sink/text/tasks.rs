@@ -7,11 +7,11 @@ use flowgauge_core::task::{
 };
 use flowgauge_core::terms::{Measure, SpreadOf};
 
+use super::{entropy, size_distribution};
 use crate::report::EpochReport;
 use crate::sink::layout::{Align, Cell, Look, Page, Table, paragraph};
-use crate::sink::time::clock;
-use crate::sink::ways::Ways;
-use crate::sink::{findings, names, units};
+use crate::sink::units::clock;
+use crate::sink::{Directions, findings, names, units};
 
 /// Columns that a table needs besides its flow, so that flows have 51 of a page of 100: two IPv4 endpoints,
 /// or one IPv6 endpoint with a prefix.
@@ -120,7 +120,7 @@ impl Section<'_> {
 
     /// The columns of when and how flows were seen.
     fn detail_columns(&self) -> Vec<(&'static str, Align)> {
-        let back = Ways::has(self.report.key.kind()).then_some(("back", Align::Right));
+        let back = Directions::has(self.report.key.kind()).then_some(("back", Align::Right));
         let columns = [
             ("packet", Align::Right),
             ("first seen", Align::Left),
@@ -136,9 +136,9 @@ impl Section<'_> {
         let Some(seen) = &item.seen else {
             return self.detail_columns().iter().map(|_| Cell::from("")).collect();
         };
-        let ways = Ways::of(seen, &item.size, kind);
+        let ways = Directions::of(seen, &item.size, kind);
         let back = ways.map(|ways| units::size(by, ways.back.by(by) as f64).into());
-        let mean = Ways::mean(&item.size);
+        let mean = Directions::mean(&item.size);
         let cells = [
             mean.map(|mean| units::bytes(mean.round())).unwrap_or_default().into(),
             clock(seen.first_ns).into(),
@@ -556,7 +556,8 @@ impl Section<'_> {
     }
 }
 
-fn is_exact(estimate: &Estimate) -> bool {
+/// Whether the bounds of an estimate meet.
+pub(super) fn is_exact(estimate: &Estimate) -> bool {
     estimate.low >= estimate.high
 }
 
@@ -599,63 +600,4 @@ fn number_of_keys(flows: &Estimate, (one, many): (&str, &str)) -> String {
     } else {
         format!("About {value}: between {low} and {high}{sure}.")
     }
-}
-
-fn entropy(page: &mut Page, bits: &Estimate, normalized: f64) {
-    page.heading("Entropy");
-    let about = if is_exact(bits) {
-        String::new()
-    } else {
-        format!(" (between {:.3} and {:.3})", bits.low, bits.high)
-    };
-    if bits.high - bits.low > 0.1 * bits.value {
-        let text = format!("{:.3} bits{about}: too wide to say more.", bits.value);
-        return paragraph(page, "  ", &text);
-    }
-    let of_most = units::percent(normalized);
-    let reading = match normalized {
-        n if n >= 0.9 => "the traffic is spread over its flows almost evenly",
-        n if n >= 0.7 => "some flows carry clearly more than others",
-        n if n >= 0.4 => "a minority of the flows carries most of the traffic",
-        n if n > 0.0 => "very few flows carry nearly all of the traffic",
-        _ => "there is one flow, or none",
-    };
-    paragraph(
-        page,
-        "  ",
-        &format!(
-            "{:.3} bits{about}, {of_most} of the maximum for this number of flows: {reading}.",
-            bits.value
-        ),
-    );
-}
-
-/// Sizes in powers of two.
-fn size_distribution(page: &mut Page, bins: &[(u64, Estimate)]) {
-    page.heading("Packets per flow");
-    if bins.is_empty() {
-        return paragraph(page, "  ", "No flows.");
-    }
-    let mut buckets = [0.0; 64];
-    for (size, flows) in bins {
-        buckets[size.max(&1).ilog2() as usize] += flows.value;
-    }
-    let all: f64 = buckets.iter().sum();
-    let last = buckets.iter().rposition(|flows| *flows > 0.0).unwrap_or_default();
-    let first = buckets.iter().position(|flows| *flows > 0.0).unwrap_or_default();
-    let mut table =
-        Table::new(&[("packets", Align::Right), ("flows", Align::Right), ("share", Align::Right)]);
-    for (power, flows) in buckets.iter().enumerate().take(last + 1).skip(first) {
-        let (low, high) = (1_u64 << power, u64::MAX >> (63 - power));
-        let label = match power {
-            0 => "1".to_owned(),
-            _ => format!("{} – {}", units::count(low as f64), units::count(high as f64)),
-        };
-        let share = if all > 0.0 { flows / all } else { 0.0 };
-        table.row(
-            vec![label.into(), units::count(*flows).into(), units::percent(share).into()],
-            share,
-        );
-    }
-    table.write(page);
 }

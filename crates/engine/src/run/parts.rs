@@ -15,30 +15,29 @@ use flowgauge_kernel::Gone;
 
 use crate::clock::strange;
 use crate::close::Closer;
+use crate::close::group::{Closed, failed};
 use crate::config::Config;
 use crate::crew::Cores;
 use crate::error::EngineError;
-use crate::group::{Closed, failed};
 use crate::intake::{Crew, Ended, Intake};
 use crate::plan::{Plan, Prepared};
-use crate::run::{self, pinned, spawn};
+use crate::run::{Read, pinned, spawn, turns};
 use crate::sink::Sink;
 use crate::source::{Burst, Columns, Counter, Inputs, Origin, Piece, Source};
 use crate::summaries::{Summaries, View, hand_out};
 use crate::swaps::Swaps;
-use crate::turns;
 
 /// What came of a piece.
-struct Read {
+struct ReadPiece {
     input: usize,
     ended: Ended,
     origin: Origin,
 }
 
 /// What came of a run over inputs.
-pub(crate) enum Run {
+pub(crate) enum Attempt {
     /// Workers read them side by side.
-    Closed(Closed, run::Read),
+    Closed(Closed, Read),
     /// One reader has to read them, from the start.
     Undivided(Box<Plan>),
 }
@@ -49,8 +48,8 @@ pub(crate) fn run(
     inputs: &dyn Inputs,
     sink: &mut dyn Sink,
     progress: &mut dyn FnMut(&dyn Source),
-) -> Result<Run, EngineError> {
-    let undivided = |plan| Ok(Run::Undivided(Box::new(plan)));
+) -> Result<Attempt, EngineError> {
+    let undivided = |plan| Ok(Attempt::Undivided(Box::new(plan)));
     let mut prepared = match plan.only() {
         Ok(prepared) if prepared.sharing.parts => prepared,
         Ok(prepared) => return undivided(prepared.into()),
@@ -70,7 +69,7 @@ pub(crate) fn run(
     {
         let mut closer = prepared.closer;
         closer.close(ended, &[&sets[0]], sink)?;
-        return Ok(closed(closer, run::Read { origin, ..run::Read::default() }));
+        return Ok(closed(closer, Read { origin, ..Read::default() }));
     }
     sets.iter_mut().for_each(Summaries::next_epoch);
     prepared.sets.workers = sets.into_iter().map(|set| vec![set]).collect();
@@ -83,7 +82,7 @@ fn by_turns(
     inputs: &dyn Inputs,
     sink: &mut dyn Sink,
     progress: &mut dyn FnMut(&dyn Source),
-) -> Result<Run, EngineError> {
+) -> Result<Attempt, EngineError> {
     let Prepared { config, batcher, sets, sharing, mut closer, .. } = prepared;
     let mut sets: Vec<_> = sets.workers.into_iter().flatten().collect();
     hand_out(&mut sets, config.workers, Summaries::another);
@@ -96,8 +95,8 @@ fn by_turns(
     Ok(closed(closer, read))
 }
 
-fn closed(closer: Closer, read: run::Read) -> Run {
-    Run::Closed(Closed { totals: vec![closer.total], swaps: Swaps::default() }, read)
+fn closed(closer: Closer, read: Read) -> Attempt {
+    Attempt::Closed(Closed { totals: vec![closer.total], swaps: Swaps::default() }, read)
 }
 
 /// Lets each worker read its share with a set of summaries, and merges these into the first one, or
@@ -139,7 +138,7 @@ fn read(
     let incompatible = |reason: Incompatible| EngineError::Workers(reason.to_string());
     sets.iter_mut().try_for_each(Summaries::collect).map_err(incompatible)?;
     let Some(pieces) = pieces.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
-    let mut pieces: Vec<Read> = pieces.into_iter().flatten().collect();
+    let mut pieces: Vec<ReadPiece> = pieces.into_iter().flatten().collect();
     // Parts of a file stand in the order of their workers.
     sort_by(&mut pieces, &|one, other| one.input.cmp(&other.input));
     let (first, others) = sets.split_at_mut(1);
@@ -164,7 +163,7 @@ fn read_share(
     set: &mut Summaries,
     share: Vec<Piece>,
     progress: &mut dyn FnMut(&dyn Source),
-) -> Option<Vec<Read>> {
+) -> Option<Vec<ReadPiece>> {
     let mut pieces = Vec::with_capacity(share.len());
     let mut columns = Columns::default();
     for Piece { input, mut source } in share {
@@ -180,17 +179,17 @@ fn read_share(
             progress(&*source);
         }
         intake.close(&mut crew).ok()?;
-        pieces.push(Read { input, ended: crew.ended, origin: Origin::of(&*source) });
+        pieces.push(ReadPiece { input, ended: crew.ended, origin: Origin::of(&*source) });
     }
     set.settle();
     Some(pieces)
 }
 
 /// The epoch and the inputs that these pieces make up, in their order.
-fn joined(pieces: Vec<Read>) -> (Ended, Origin) {
+fn joined(pieces: Vec<ReadPiece>) -> (Ended, Origin) {
     let (mut epoch, mut all) = (Ended::default(), Origin::default());
     let mut last = None;
-    for Read { input, ended, origin } in pieces {
+    for ReadPiece { input, ended, origin } in pieces {
         // Nobody saw the packets on both sides of a seam.
         if let (Some((_, before_ns)), Some((first_ns, _))) = (epoch.ends_ns, ended.ends_ns) {
             let (backwards, jump) = strange(before_ns, first_ns);

@@ -1,14 +1,16 @@
 //! A run over one source: a loop over its meter, and the closer on a thread of its own.
 
+mod parts;
+pub(crate) mod turns;
+
 use std::sync::Arc;
 use std::thread::{self, Scope, ScopedJoinHandle};
 
+use crate::close::group::{Closed, failed};
 use crate::crew::Cores;
 use crate::error::EngineError;
-use crate::group::{Closed, failed};
 use crate::intake::add_note;
 use crate::meter::Meter;
-use crate::parts;
 use crate::plan::Plan;
 use crate::report::TotalReport;
 use crate::sink::{Item, Sink};
@@ -109,8 +111,8 @@ pub fn run_inputs(
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Outcome, EngineError> {
     match parts::run(plan, inputs, sink, progress)? {
-        parts::Run::Closed(closed, read) => total(closed, read, sink),
-        parts::Run::Undivided(plan) => run(*plan, &mut *inputs.chain(), sink, progress),
+        parts::Attempt::Closed(closed, read) => total(closed, read, sink),
+        parts::Attempt::Undivided(plan) => run(*plan, &mut *inputs.chain(), sink, progress),
     }
 }
 

@@ -1,15 +1,20 @@
 //! The close of an epoch: the tasks are answered, and the report goes to the sink.
 
+pub(crate) mod group;
+pub(crate) mod queues;
+mod widening;
+
 use std::sync::Arc;
 
-use flowgauge_core::key::KeySpec;
+use flowgauge_core::key::{Field, KeyKind, KeySpec};
+use flowgauge_core::services::{Services, WITH_PORTS};
+use flowgauge_core::sorting::sort_by;
 use flowgauge_core::summary::{Candidates, Spread};
 use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task};
-use flowgauge_core::terms::{Measure, Threshold};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::{SeedId, Zeroed};
 
 use crate::account::Account;
-use crate::breakdown::{self, BreakdownTask};
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
@@ -17,7 +22,9 @@ use crate::report::{Audit, Breakdown, EpochReport, Gap, SummaryInfo, TotalReport
 use crate::sink::{Item, Sink, units};
 use crate::snapshot::Saving;
 use crate::summaries::{Summaries, View};
-use crate::thinned::{UNKNOWN, Widening};
+use widening::{UNKNOWN, Widening};
+
+pub use group::{Closed, Group};
 
 /// An epoch of which as much was observed is compared with others.
 const WHOLE: f64 = 0.9;
@@ -170,7 +177,7 @@ impl Closer {
         notes.extend(tasks.iter().filter_map(|(name, report)| truncated(name, report)));
         let flows = self.breakdown.run(self.by, lanes);
         let flows = flows.map(|flows| Breakdown { untracked: account.untracked, ..flows });
-        let counted = || Some(breakdown::of(ended.services.as_deref()?, self.by));
+        let counted = || Some(breakdown_of(ended.services.as_deref()?, self.by));
         // It has no bounds.
         let breakdown = flows.or_else(counted).filter(|_| widening.is_none());
         if !ended.update {
@@ -334,4 +341,70 @@ fn few(lane: &Lane<'_>, epoch: &EpochContext<'_>) -> Option<String> {
              {least:.0} {by}, or use --algorithm mst, which counts every packet"
         )
     })
+}
+
+/// Ports that a report lists at most.
+const MOST_PORTS: usize = 10;
+
+/// The tables that a breakdown is counted in, reserved once (5 MB).
+struct BreakdownTask {
+    protocols: Box<[Size; 256]>,
+    ports: Vec<Size>,
+}
+
+impl BreakdownTask {
+    pub(crate) fn new() -> Self {
+        Self {
+            protocols: Box::new([Size::default(); 256]),
+            ports: vec![Size::default(); WITH_PORTS.len() << 16],
+        }
+    }
+
+    /// Counts the lanes' flows; `None` where the key or the summary does not tell.
+    pub(crate) fn run(&mut self, by: Measure, lanes: &[Lane<'_>]) -> Option<Breakdown> {
+        if lanes.iter().any(|lane| !lane.key.kind().has_all(KeyKind::FIVE_TUPLE)) {
+            return None;
+        }
+        let place = |lane: &Lane<'_>, field| lane.key.place(field, lane.key_bytes);
+        self.protocols.fill(Size::default());
+        self.ports.fill(Size::default());
+        for lane in lanes {
+            let numbers = place(lane, Field::SourcePort)?.start..place(lane, Field::Protocol)?.end;
+            lane.answers.flows()?.for_each(&mut |key, size| {
+                let [a, b, c, d, protocol] = key[numbers.clone()] else { return };
+                self.protocols[usize::from(protocol)] += size;
+                if let Some(at) = WITH_PORTS.iter().position(|with| *with == protocol) {
+                    let service = u16::from_be_bytes([a, b]).min(u16::from_be_bytes([c, d]));
+                    self.ports[at << 16 | usize::from(service)] += size;
+                }
+            });
+        }
+        let protocols = (0..=255u8)
+            .zip(self.protocols.iter().copied())
+            .filter(|(_, size)| size.packets > 0)
+            .collect();
+        let ports = (self.ports.iter().copied().enumerate())
+            .filter(|(_, size)| size.packets > 0)
+            .map(|(at, size)| (WITH_PORTS[at >> 16], at as u16, size))
+            .collect();
+        Some(sorted(protocols, ports, by))
+    }
+}
+
+/// What was counted packet by packet.
+fn breakdown_of(services: &Services, by: Measure) -> Breakdown {
+    sorted(services.protocols().collect(), services.ports().collect(), by)
+}
+
+fn sorted(
+    mut protocols: Vec<(u8, Size)>,
+    mut ports: Vec<(u8, u16, Size)>,
+    by: Measure,
+) -> Breakdown {
+    sort_by(&mut protocols, &|(_, one), (_, other)| other.by(by).cmp(&one.by(by)));
+    sort_by(&mut ports, &|one, other| {
+        other.2.by(by).cmp(&one.2.by(by)).then((one.0, one.1).cmp(&(other.0, other.1)))
+    });
+    ports.truncate(MOST_PORTS);
+    Breakdown { protocols, ports, untracked: Size::default() }
 }

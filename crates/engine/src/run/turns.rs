@@ -14,10 +14,10 @@ use flowgauge_core::batcher::BatcherOptions;
 use flowgauge_core::sorting::sort_by;
 use flowgauge_core::summary::Incompatible;
 
+use crate::close::group::failed;
 use crate::config::Config;
 use crate::crew::{Deal, MOST_PEERS, Peer, Sharing};
 use crate::error::EngineError;
-use crate::group::failed;
 use crate::intake::{Crew, Ended, Intake};
 use crate::run::{Read, pinned, spawn};
 use crate::source::{Burst, Chunk, Chunks, Columns, Origin, Source, SourceError};

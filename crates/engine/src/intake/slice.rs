@@ -10,7 +10,7 @@ use flowgauge_core::timeline::Timeline;
 use crate::clock::Clock;
 
 /// Packets on their way to the batcher.
-pub(super) trait Packets: Copy {
+pub(super) trait PacketSlice: Copy {
     fn len(self) -> usize;
     /// The bytes of all of them on the wire.
     fn wire_bytes(self) -> u64;
@@ -24,7 +24,7 @@ pub(super) trait Packets: Copy {
     fn record(self, timeline: &mut Timeline);
 }
 
-impl Packets for Frames<'_> {
+impl PacketSlice for Frames<'_> {
     #[inline(always)]
     fn len(self) -> usize {
         Self::len(self)
@@ -43,7 +43,7 @@ impl Packets for Frames<'_> {
     #[inline(always)]
     fn run(self, clock: &mut Clock) -> usize {
         let (first_ns, others_ns) = (self.times_ns()[0], &self.times_ns()[1..]);
-        // Packets of a driver's burst have one time.
+        // PacketSlice of a driver's burst have one time.
         let is_burst = others_ns.last().is_some_and(|last_ns| *last_ns == first_ns)
             && others_ns.iter().fold(0, |all, time_ns| all | (time_ns ^ first_ns)) == 0;
         if is_burst && clock.flows(first_ns) {
@@ -61,13 +61,13 @@ impl Packets for Frames<'_> {
 
 /// Some of the packets of a block.
 #[derive(Clone, Copy)]
-pub(super) struct Places<'a> {
+pub(super) struct BlockSlice<'a> {
     pub(super) block: &'a Block,
     pub(super) first: usize,
     pub(super) end: usize,
 }
 
-impl Packets for Places<'_> {
+impl PacketSlice for BlockSlice<'_> {
     #[inline(always)]
     fn len(self) -> usize {
         self.end - self.first

@@ -63,7 +63,7 @@ impl Queue {
 }
 
 /// The closing side of one measurement with several queues.
-pub(crate) struct Gathering {
+pub(crate) struct QueueCloser {
     closer: Closer,
     queues: Vec<Queue>,
     /// What was gathered of the next epoch to close.
@@ -89,7 +89,7 @@ enum Standing {
     Touched,
 }
 
-impl Gathering {
+impl QueueCloser {
     pub(crate) fn new(closer: Closer, queues: Vec<Queue>, sum: Set, config: &Config) -> Self {
         let length_ns = match config.epoch {
             EpochLength::Time(length_ns) => Some(length_ns),

@@ -1,8 +1,8 @@
 //! One measurement: frames pass the clock and the filter into batches, and the account counts them.
 
 mod ended;
-mod packets;
 mod picking;
+mod slice;
 
 use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::block::Block;
@@ -17,8 +17,7 @@ use crate::clock::{Clock, Tick};
 use crate::config::{Config, EpochLength};
 use crate::sampling::{Sampling, Traffic};
 use crate::source::Thinned;
-
-use packets::{Packets, Places};
+use slice::{BlockSlice, PacketSlice};
 
 pub(crate) use ended::{Ended, add_note};
 
@@ -215,13 +214,13 @@ impl Intake {
         passes: Option<&mut Judge<'_>>,
         crew: &mut dyn Crew,
     ) -> Result<(), Gone> {
-        self.take_packets(Places { block, first: 0, end: block.len() }, passes, crew)
+        self.take_packets(BlockSlice { block, first: 0, end: block.len() }, passes, crew)
     }
 
     #[inline]
     fn take_packets(
         &mut self,
-        packets: impl Packets,
+        packets: impl PacketSlice,
         mut passes: Option<&mut Judge<'_>>,
         crew: &mut dyn Crew,
     ) -> Result<(), Gone> {
@@ -277,7 +276,7 @@ impl Intake {
     #[inline]
     fn take_judged(
         &mut self,
-        packets: impl Packets,
+        packets: impl PacketSlice,
         passes: &mut Option<&mut Judge<'_>>,
         first: usize,
         crew: &mut dyn Crew,
@@ -294,7 +293,7 @@ impl Intake {
     /// Takes packets of the open epoch, up to the limit and to the end of the stretch; returns how
     /// many, at least one.
     #[inline]
-    fn take_all(&mut self, packets: impl Packets, crew: &mut dyn Crew) -> usize {
+    fn take_all(&mut self, packets: impl PacketSlice, crew: &mut dyn Crew) -> usize {
         let most = usize::try_from(self.left).map_or(packets.len(), |left| left.min(packets.len()));
         let taken = self.put(packets.part(0..most), crew);
         self.account.read += taken as u64;
@@ -304,7 +303,7 @@ impl Intake {
     /// As [`Self::take_all`], of those packets that pass the filter.
     fn take_passing(
         &mut self,
-        packets: impl Packets,
+        packets: impl PacketSlice,
         passes: &mut Judge<'_>,
         crew: &mut dyn Crew,
     ) -> usize {
@@ -331,7 +330,7 @@ impl Intake {
 
     /// Passes packets that pass the filter to the batcher; returns how many.
     #[inline]
-    fn put(&mut self, packets: impl Packets, crew: &mut dyn Crew) -> usize {
+    fn put(&mut self, packets: impl PacketSlice, crew: &mut dyn Crew) -> usize {
         let (taken, keyed) = packets.put(&mut self.batcher, self.stretch_left, crew);
         if let Some(timeline) = &mut self.timeline {
             packets.part(0..taken).record(timeline);
