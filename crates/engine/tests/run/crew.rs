@@ -15,7 +15,7 @@ use flowgauge_engine::{Config, EngineError, EpochLength, Meter, Outcome, Overrun
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::capture::{Pcap, udp};
-use crate::live::SECOND;
+use crate::epochs::SECOND;
 use crate::meters::push;
 use crate::workers::algorithm;
 use crate::{asking, refusal};

@@ -1,14 +1,17 @@
 //! Where epochs end, and what happens between them.
 
+use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::Threshold;
-use flowgauge_engine::{Config, EpochLength};
+use flowgauge_engine::sink::{Json, Written};
+use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
+use flowgauge_engine::{Config, EpochLength, Plan};
 use serde_json::Value;
 
-use crate::capture::{Pcap, mixed};
+use crate::capture::{Pcap, mixed, udp};
 use crate::{asking, run};
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 
 fn of_type<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["type"] == name).collect()
@@ -18,9 +21,9 @@ fn of_type<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
 fn time_epochs_are_multiples_of_their_length_with_gaps_and_late_packets() {
     let mut pcap = Pcap::new();
     for seconds in [12, 19, 20, 55, 54, 49, 60] {
-        pcap.udp(seconds * SECOND, (1, 1), (2, 2));
+        pcap.udp(seconds * SECOND_NS, (1, 1), (2, 2));
     }
-    pcap.udp((60 + 3601) * SECOND, (1, 1), (2, 2));
+    pcap.udp((60 + 3601) * SECOND_NS, (1, 1), (2, 2));
     let config = Config { epoch: EpochLength::Time(10_000_000_000), ..asking(&["top"]) };
     let (lines, outcome) = run(config, &pcap.0);
     let found: Vec<_> = of_type(&lines, "epoch")
@@ -86,13 +89,13 @@ fn a_flow_that_vanishes_is_a_change_and_empty_epochs_count() {
     let mut pcap = Pcap::new();
     for second in 0..3 {
         for i in 0..100 {
-            pcap.udp(second * SECOND + i, (1, 1), (2, 2));
+            pcap.udp(second * SECOND_NS + i, (1, 1), (2, 2));
         }
     }
     // Two empty epochs halve the forecast twice; another flow opens the epoch after them.
-    pcap.udp(5 * SECOND, (7, 7), (8, 8)).udp(6 * SECOND, (7, 7), (8, 8));
+    pcap.udp(5 * SECOND_NS, (7, 7), (8, 8)).udp(6 * SECOND_NS, (7, 7), (8, 8));
     let config = Config {
-        epoch: EpochLength::Time(SECOND.cast_signed()),
+        epoch: EpochLength::Time(SECOND_NS.cast_signed()),
         threshold: Threshold::Weight(20),
         ..asking(&["changes"])
     };
@@ -116,7 +119,7 @@ fn no_time_of_a_packet_keeps_epochs_from_closing() {
     let on = (1..=5).map(|tens| START + 10 * tens);
     let back = (0..5).map(|tens| START - 3_600 + 10 * tens);
     for seconds in future.into_iter().chain(on).chain(back) {
-        pcap.udp(seconds * SECOND, (1, 1), (2, 2));
+        pcap.udp(seconds * SECOND_NS, (1, 1), (2, 2));
     }
     let config = Config { epoch: EpochLength::Time(10_000_000_000), ..asking(&["top"]) };
     let (lines, outcome) = run(config, &pcap.0);
@@ -141,7 +144,7 @@ fn empty_epochs_age_forecasts_in_a_table_as_in_the_task() {
     let mut pcap = Pcap::new();
     for (second, packets) in [(0, 4000), (1, 3000), (12, 1), (13, 2000), (14, 1)] {
         for i in 0..packets {
-            pcap.udp(second * SECOND + i, (i as u32 % 7, 1), (2, 2));
+            pcap.udp(second * SECOND_NS + i, (i as u32 % 7, 1), (2, 2));
         }
     }
     let changes = |state: Option<&str>| {
@@ -165,7 +168,6 @@ fn empty_epochs_age_forecasts_in_a_table_as_in_the_task() {
 /// The first and the last epoch of a run are observed in part: reports say so, and nothing compares them.
 #[test]
 fn epochs_that_were_observed_in_part_say_so_and_are_not_compared() {
-    const SECOND_NS: u64 = 1_000_000_000;
     let mut pcap = Pcap::new();
     // From 4 s to 33 s, ten packets a second.
     for tenth in 40..331 {
@@ -185,4 +187,134 @@ fn epochs_that_were_observed_in_part_say_so_and_are_not_compared() {
     assert_eq!(epochs[2]["tasks"]["changes"]["items"].as_array().unwrap().len(), 0);
     let note = epochs[3]["notes"].to_string();
     assert!(note.contains("only 30.0 % of this epoch was observed"), "{note}");
+}
+
+pub(crate) const SECOND: i64 = 1_000_000_000;
+
+/// What happens between two looks at a source: packets at these times, then the time that it is, and
+/// what was lost so far.
+pub(crate) type Step = (&'static [i64], i64, u64);
+
+pub(crate) struct Live {
+    steps: std::slice::Iter<'static, Step>,
+    now_ns: i64,
+    lost: [Counter; 1],
+    bytes: Vec<u8>,
+}
+
+impl Live {
+    pub(crate) fn new(steps: &'static [Step]) -> Self {
+        let lost = [Counter::new("dropped", CounterKind::Lost)];
+        Self { steps: steps.iter(), now_ns: 0, lost, bytes: udp((1, 1), (2, 2)) }
+    }
+}
+
+impl Source for Live {
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        let Some((times_ns, now_ns, lost)) = self.steps.next() else { return Ok(false) };
+        (self.now_ns, self.lost[0].count) = (*now_ns, *lost);
+        let (bytes, wire, link) = (&self.bytes[..], self.bytes.len() as u32, LinkType::ETHERNET);
+        burst.extend(times_ns.iter().map(|&time_ns| Frame { bytes, wire, link, time_ns }));
+        Ok(true)
+    }
+
+    fn counters(&self) -> &[Counter] {
+        &self.lost
+    }
+
+    fn clock_ns(&self) -> Option<i64> {
+        Some(self.now_ns)
+    }
+}
+
+pub(crate) const STEPS: &[Step] = &[
+    (&[], 100 * SECOND, 0),
+    (&[100 * SECOND + 1, 100 * SECOND + 2], 100 * SECOND + 3, 4),
+    (&[], 101 * SECOND, 5),
+    (&[], 101 * SECOND + 1, 7),
+    (&[], 102 * SECOND, 7),
+    (&[101 * SECOND, 102 * SECOND], 102 * SECOND + 1, 7),
+    // Somebody set the clock, or the machine slept.
+    (&[106 * SECOND], 106 * SECOND + 5, 7),
+    (&[], 106 * SECOND + 6, 8),
+];
+
+/// The wall clock is set an hour ahead, which is also what a machine sees that slept, and then two back.
+const SET: &[Step] = &[
+    (&[7200 * SECOND + 1], 7200 * SECOND + 2, 0),
+    (&[10_800 * SECOND + 1], 10_800 * SECOND + 2, 0),
+    (&[10_801 * SECOND + 1], 10_801 * SECOND + 2, 0),
+    (&[3601 * SECOND + 1, 3601 * SECOND + 2], 3601 * SECOND + 3, 0),
+    (&[], 3602 * SECOND, 0),
+    (&[3603 * SECOND], 3603 * SECOND + 1, 0),
+];
+
+#[test]
+fn a_clock_that_is_set_costs_no_packet_and_its_steps_are_marked() {
+    for workers in [1, 2] {
+        let epoch = EpochLength::Time(SECOND);
+        let config = Config { epoch, workers, ..asking(&["top"]) };
+        let mut out = Vec::new();
+        let plan = Plan::new(config).unwrap();
+        let mut source = Live::new(SET);
+        let sink = &mut Written::new(Json, &mut out);
+        let total = flowgauge_engine::run(plan, &mut source, sink, &mut |_| {}).unwrap();
+        assert_eq!(total.total.account.keyed, 6);
+        let lines = String::from_utf8(out).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines: Vec<_> = lines.collect();
+        let epochs: Vec<_> = lines.iter().filter(|line| line["type"] == "epoch").collect();
+        let start = |epoch: &Value| epoch["start"].as_str().unwrap()[11..19].to_owned();
+        let keyed = |epoch: &Value| epoch["account"]["keyed"].as_u64().unwrap();
+        let found = epochs.iter().map(|epoch| (start(epoch), keyed(epoch)));
+        let found: Vec<_> = found.filter(|(_, keyed)| *keyed > 0).collect();
+        let expected =
+            [("02:00:00", 1), ("03:00:00", 1), ("03:00:01", 1), ("01:00:01", 2), ("01:00:03", 1)];
+        assert_eq!(found, expected.map(|(start, keyed)| (start.to_owned(), keyed)), "{workers}");
+        let numbers: Vec<_> = epochs.iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect();
+        assert!(numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
+        // An hour ahead is an hour without packets; back it goes in the middle of an epoch.
+        let gap = lines.iter().find(|line| line["type"] == "gap").unwrap();
+        assert_eq!(gap["epochs"], 3599, "{workers}");
+        let is_marked =
+            |epoch: &&&Value| epoch["notes"].to_string().contains("jumped back by 119 min");
+        let marks: Vec<_> = epochs.iter().filter(is_marked).map(|epoch| start(epoch)).collect();
+        assert_eq!(marks, ["03:00:01"], "{workers}");
+    }
+}
+
+#[test]
+fn epochs_end_by_the_clock_and_what_was_lost_is_told() {
+    for workers in [1, 2] {
+        let epoch = EpochLength::Time(SECOND);
+        let config = Config { epoch, workers, ..asking(&["top"]) };
+        let mut out = Vec::new();
+        let plan = Plan::new(config).unwrap();
+        let total = flowgauge_engine::run(
+            plan,
+            &mut Live::new(STEPS),
+            &mut Written::new(Json, &mut out),
+            &mut |_| {},
+        );
+        let lines = String::from_utf8(out).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let found: Vec<_> = lines
+            .filter(|line| line["type"] != "total")
+            .map(|line| {
+                let count = |name| line["account"][name].as_u64();
+                (line["epoch"].as_u64().unwrap(), count("keyed"), count("lost"), count("late"))
+            })
+            .collect();
+        // The lost ones count where they were first heard of.
+        let expected = [
+            (0, Some(2), Some(5), Some(0)),
+            (1, Some(0), Some(2), Some(0)),
+            (2, Some(2), Some(0), Some(1)),
+            (3, None, None, None),
+            (6, Some(1), Some(1), Some(0)),
+        ];
+        assert_eq!(found, expected, "{workers}");
+        let account = total.unwrap().total.account;
+        assert_eq!((account.read, account.lost, account.backwards), (5, 8, 0));
+    }
 }

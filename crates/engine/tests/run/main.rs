@@ -11,17 +11,13 @@ mod crew;
 mod epochs;
 mod findings;
 mod hostile;
+mod inputs;
 mod keys;
-mod live;
 mod meters;
-mod parts;
 mod queues;
 mod refusals;
 mod sampling;
 mod sampling_speed;
-mod shared;
-mod tshark;
-mod turns;
 mod updates;
 mod workers;
 

@@ -12,7 +12,7 @@ use flowgauge_filter::Filter;
 use serde_json::Value;
 
 use crate::capture::mixed;
-use crate::live::SECOND;
+use crate::epochs::SECOND;
 use crate::{asking, run};
 
 const PACKETS: usize = 6000;

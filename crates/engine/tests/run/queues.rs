@@ -15,7 +15,7 @@ use flowgauge_engine::{Config, EpochLength, Group, Meter, Pace, Plan, run_queues
 use serde_json::Value;
 
 use crate::capture::{Pcap, Random, udp};
-use crate::live::SECOND;
+use crate::epochs::SECOND;
 use crate::meters::push;
 use crate::{asking, refusal, run};
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::account::balances;
 use crate::capture::{Pcap, arp, mixed};
-use crate::live::SECOND;
+use crate::epochs::SECOND;
 use crate::meters::{alone, frames, named, push, pushed};
 use crate::{asking, only_epoch, refusal, run};
 

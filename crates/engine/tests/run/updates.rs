@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::capture::{Pcap, Random, mixed};
 use crate::crew::{each, one_flow};
-use crate::live::{Live, SECOND, STEPS};
+use crate::epochs::{Live, SECOND, STEPS};
 use crate::workers::{ALL, algorithm, reports};
 use crate::{asking, refusal, run};
 

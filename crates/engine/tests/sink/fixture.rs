@@ -544,45 +544,20 @@ pub(crate) fn empty() -> EpochReport {
     report.account = Account::default();
     report.breakdown = Some(Breakdown::default());
     report.notes.clear();
+    let sizes =
+        |selection| Report::Sizes { selection, items: Vec::new(), truncated: 0, complete_to: 9 };
+    let spread = |side| Report::Spread {
+        side,
+        of: SpreadOf::Address,
+        threshold: 128,
+        items: Vec::new(),
+        truncated: 0,
+    };
     report.tasks = vec![
-        (
-            "top",
-            Report::Sizes {
-                selection: Selection::Largest,
-                items: Vec::new(),
-                truncated: 0,
-                complete_to: 9,
-            },
-        ),
-        (
-            "heavy-hitters",
-            Report::Sizes {
-                selection: Selection::Over(0.0),
-                items: Vec::new(),
-                truncated: 0,
-                complete_to: 9,
-            },
-        ),
-        (
-            "superspreaders",
-            Report::Spread {
-                side: Side::Source,
-                of: SpreadOf::Address,
-                threshold: 128,
-                items: Vec::new(),
-                truncated: 0,
-            },
-        ),
-        (
-            "victims",
-            Report::Spread {
-                side: Side::Destination,
-                of: SpreadOf::Address,
-                threshold: 128,
-                items: Vec::new(),
-                truncated: 0,
-            },
-        ),
+        ("top", sizes(Selection::Largest)),
+        ("heavy-hitters", sizes(Selection::Over(0.0))),
+        ("superspreaders", spread(Side::Source)),
+        ("victims", spread(Side::Destination)),
         (
             "changes",
             Report::Changes { threshold: None, items: Vec::new(), truncated: 0, untracked: 0 },

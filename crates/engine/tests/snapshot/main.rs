@@ -2,17 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod answers;
-mod audit;
 #[allow(dead_code, reason = "what is shared serves whole runs too")]
 #[path = "../run/capture.rs"]
 mod capture;
-mod cells;
 mod coarser;
 mod golden;
 mod hostile;
-mod memory;
 mod merge;
-mod observed;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]
 #[path = "../../../../fuzz/src/snapshots.rs"]
 mod snapshots;
