@@ -1,4 +1,5 @@
-//! What became of every packet: counted once, or counted as not counted, with the reason.
+//! The account: what became of every packet. Each is counted once, or counted as not counted, with
+//! the reason.
 
 use flowgauge_core::packet::KeylessCounts;
 use flowgauge_core::terms::Size;
@@ -7,9 +8,9 @@ use flowgauge_core::terms::Size;
 /// no_key + keyed`, and `keyed = ingested + untracked + dropped`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Packets that the source handed out.
+    /// Packets that the source delivered.
     pub read: u64,
-    /// Packets and bytes that a sampler before the headers passed over.
+    /// Packets and bytes that a sampler before headers skipped.
     pub skipped: Size,
     /// Packets that the filter rejected.
     pub filtered: u64,
@@ -21,7 +22,7 @@ pub struct Account {
     pub keyed: u64,
     /// Their bytes on the wire.
     pub keyed_bytes: u64,
-    /// Keyed packets and bytes whose key found no room in the summary.
+    /// Keyed packets and bytes whose key had no room in the summary.
     pub untracked: Size,
     /// Keyed packets and bytes that no worker had time for.
     pub dropped: Size,
@@ -29,11 +30,11 @@ pub struct Account {
     pub lost: u64,
     /// Increments that a full counter could not take.
     pub saturated: Size,
-    /// Packets older than the open epoch, which they joined.
+    /// Packets older than the open epoch; they are counted in it.
     pub late: u64,
     /// Packets older than the one before them.
     pub backwards: u64,
-    /// Packets over an hour younger than the one before them.
+    /// Packets more than an hour younger than the one before them.
     pub jumps: u64,
     /// `malformed` and `no_key`, by reason.
     pub reasons: KeylessCounts,

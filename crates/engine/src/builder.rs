@@ -1,4 +1,5 @@
-//! The key chooses the lanes; the memory is divided among workers, lanes and tasks, and reserved.
+//! Builds a run: the key chooses the lanes, and the memory is divided among workers, lanes and
+//! tasks, and reserved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,13 +28,13 @@ use crate::sink::units;
 use crate::snapshot::Saving;
 use crate::summaries::{Sets, Summaries, View};
 
-/// The share of the memory that the IPv4 lane gets.
+/// The IPv4 lane's share of the memory.
 const V4_SHARE: f64 = 0.75;
 
-/// Audits get one byte in so many.
+/// Audits get one byte in this many.
 const AUDIT_PART: usize = 8;
 
-/// Builds the run of one measurement that was checked, of these lanes.
+/// Builds the run of one measurement with these lanes. The configuration has been checked.
 pub(crate) fn build(
     config: Config,
     seed: Seed,
@@ -54,10 +55,10 @@ struct Builder {
     config: Config,
     seed: Seed,
     entries: Vec<&'static TaskEntry>,
-    /// Sets of summaries in all, and for each one that the tasks read.
+    /// Number of sets of summaries, in all and for each set that the tasks read.
     all: usize,
     all_for_one: usize,
-    /// Bytes for the lanes and for what the tasks need for each of their flows.
+    /// Bytes for the lanes and for the tasks' state for each of their flows.
     lanes_bytes: usize,
     /// Bytes for the audits of all sets.
     audit_bytes: usize,
@@ -69,7 +70,7 @@ struct Builder {
     notes: Vec<String>,
 }
 
-/// Flows, or cells, for which the tasks are asked what they need, to find what they need for each.
+/// Number of flows or cells used to find out how many bytes the tasks need for each.
 const PROBE: usize = 1 << 16;
 
 impl Builder {
@@ -96,7 +97,7 @@ impl Builder {
             .ok_or_else(|| BuildError::from(BuildErrorKind::TooLittleMemory { needed, given }))?;
         let audit_bytes = config.audit.map_or(0, |_| lanes_bytes / AUDIT_PART);
         let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
-        // Each lane has cells of its own, and they cost the same whatever the key.
+        // Each lane has its own cells, which cost the same for any key.
         let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);
         Ok(Self {
             config,
@@ -113,7 +114,7 @@ impl Builder {
         })
     }
 
-    /// Builds the sets of summaries, each with these shares of its memory for its lanes.
+    /// Builds the sets of summaries. Each set divides its memory among the lanes by these shares.
     fn sets(&self, lanes: &[(usize, f64)], sharing: &Sharing) -> Result<Sets, EngineError> {
         let set = || {
             let summary = |(key_bytes, share): &(usize, f64)| self.summary(*key_bytes, *share);
@@ -133,7 +134,7 @@ impl Builder {
     fn summary(&self, key_bytes: usize, share: f64) -> Result<AnySummary, EngineError> {
         let config = &self.config;
         let set_bytes = self.lanes_bytes / self.all;
-        // Parameters that say more than the memory holds are refused, not obeyed.
+        // Parameters that need more than the memory holds are refused.
         let memory = if config.parameters == Parameters::default() {
             Memory::unlimited()
         } else {
@@ -159,8 +160,8 @@ impl Builder {
         })
     }
 
-    /// Builds the audit of keys of `key_bytes` bytes with `share` of the memory of a set's audits, where that
-    /// is asked for.
+    /// Builds the audit of keys of `key_bytes` bytes with `share` of the memory of a set's audits,
+    /// if the configuration asks for one.
     fn audit(&self, key_bytes: usize, share: f64) -> Option<Result<Audit, EngineError>> {
         let memory_bytes = (self.audit_bytes as f64 / self.all as f64 * share) as usize;
         let memory = self.placed(Memory::unlimited());
@@ -169,12 +170,12 @@ impl Builder {
         Some(Audit::build(key_bytes, one_in, options).map_err(EngineError::from))
     }
 
-    /// Memory that is locked where that is asked for.
+    /// Memory that is locked if the configuration asks for it.
     fn placed(&self, memory: Memory) -> Memory {
         if self.config.lock_memory { memory.locked(&self.unlocked) } else { memory }
     }
 
-    /// How packets are batched for these summaries.
+    /// The options of the batcher in front of these summaries.
     fn batcher(&self, summaries: &Summaries) -> BatcherOptions {
         let config = &self.config;
         let digester = Options::new(0, self.seed).digester;
@@ -189,15 +190,15 @@ impl Builder {
         }
     }
 
-    /// Whether packets are counted by protocol and service: where that is asked for, no table of
-    /// five-tuples tells, and each packet is read.
+    /// Whether packets are counted by protocol and service: if the configuration asks for it, no
+    /// table of five-tuples provides the counts, and every packet is read.
     fn counts_services(&self, summaries: &Summaries) -> bool {
         let tells = self.config.key.kind().has_all(KeyKind::FIVE_TUPLE)
             && summaries.lanes.iter().all(|summary| summary.answers().flows().is_some());
         self.config.services && !tells && summaries.header_rate().is_none()
     }
 
-    /// What the summaries read of packets beside key and size.
+    /// The fields of packets that the summaries read beside key and size.
     fn elements(&self, summaries: &Summaries, digester: Digester) -> Option<Elements> {
         let details = |summary: &AnySummary| summary.answers().details().is_some();
         if summaries.lanes.iter().any(details) {
@@ -207,7 +208,7 @@ impl Builder {
         summaries.wants_elements().then_some(peers)
     }
 
-    /// Builds the tasks for summaries of this size, and leaves out those that cannot be answered.
+    /// Builds the tasks for summaries of this size, without those that cannot be answered.
     fn finish(mut self, sharing: Sharing, sets: Sets) -> Result<Prepared, EngineError> {
         let view = sharing.view(self.config.key, &sets.workers);
         let mut notes = std::mem::take(&mut self.notes);
@@ -231,17 +232,18 @@ impl Builder {
     }
 }
 
-/// Shares of the traffic that flows may have which are surely candidates: a quarter of the candidates
-/// that are kept can pass the least of them at once.
+/// Share of the traffic above which a flow surely is a candidate: at most a quarter of the stored
+/// candidates can exceed it at once.
 const LEAST_SHARE: f64 = 1.0 / 4096.0;
 
-/// What a candidate has to pass. For a long list that is less than a heavy hitter has: of k flows whose
-/// sizes fall as 1 / rank, over any number of flows up to a million, the last has more than 1 / 16 k.
+/// The threshold of candidates. For a long list it is below the threshold of heavy hitters: if the
+/// sizes of up to a million flows fall as 1 / rank, the k-th flow has more than 1 / 16 k of the
+/// traffic.
 fn candidate_threshold(config: &Config) -> Threshold {
     match config.threshold {
         Threshold::Share(share) => {
             let listed = (1.0 / (16.0 * config.top as f64)).max(LEAST_SHARE);
-            // Where a packet counts for both of its ends, a summary takes twice the traffic.
+            // If a packet counts for both of its ends, the summary ingests twice the traffic.
             let ends = if config.key.kind().is_either() { 2.0 } else { 1.0 };
             Threshold::Share(share.min(listed) / ends)
         }
@@ -249,7 +251,7 @@ fn candidate_threshold(config: &Config) -> Threshold {
     }
 }
 
-/// What answers the tasks of `config` from a view of these summaries, which were measured elsewhere.
+/// The closer that answers the tasks of `config` from summaries that were filled elsewhere.
 pub(crate) fn closer(
     config: &Config,
     seed: Seed,
@@ -261,7 +263,7 @@ pub(crate) fn closer(
     answering(config, seed, &entries(config)?, view, summaries, bytes, notes)
 }
 
-/// Builds the tasks for the summaries of a view, and leaves out those that cannot be answered.
+/// Builds the tasks for the summaries of a view, without those that cannot be answered.
 fn answering(
     config: &Config,
     seed: Seed,
@@ -316,7 +318,7 @@ fn answering(
     Ok(Closer::new(config, seed.id(), tasks, words, summary, notes))
 }
 
-/// What of a tunnel is measured, where tunnels are followed.
+/// A note on which packet of a tunnel is measured; `None` if tunnels are not followed.
 fn followed(tunnels: Tunnels) -> Option<String> {
     let bytes = match tunnels {
         Tunnels::Outer => return None,
@@ -329,7 +331,7 @@ fn followed(tunnels: Tunnels) -> Option<String> {
     ))
 }
 
-/// The tasks asked for, or those by default.
+/// The tasks that the configuration names, or the default tasks.
 pub(crate) fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, EngineError> {
     let Some(names) = &config.tasks else {
         return Ok(TASKS.into_iter().filter(|entry| entry.by_default).collect());
@@ -340,7 +342,7 @@ pub(crate) fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, Engine
     Ok(TASKS.into_iter().filter(|entry| names.iter().any(|name| name == entry.name)).collect())
 }
 
-/// The tasks of `entries`, with histories for lanes of these shapes.
+/// Builds the tasks of `entries` with histories for lanes of these shapes.
 pub(crate) fn build_tasks(
     config: &Config,
     seed: Seed,

@@ -1,4 +1,4 @@
-//! Packet time: where time epochs end, when updates are due, and what is strange about the timestamps.
+//! Packet time: where time epochs end, when updates are due, and which timestamps are irregular.
 
 use crate::config::EpochLength;
 
@@ -8,44 +8,45 @@ const JUMP_NS: i64 = 3_600_000_000_000;
 /// The clock that packets drive.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    /// Length of a time epoch; `None` where time ends no epoch.
+    /// Length of a time epoch; `None` if epochs do not end by time.
     length_ns: Option<i64>,
-    /// Time between updates; `None` where time is no reason for one.
+    /// Time between updates; `None` if updates are not made by time.
     updates_ns: Option<i64>,
-    /// The first and the last nanosecond of the open epoch; all of them where time ends no epoch.
+    /// The first and the last nanosecond of the open epoch; all of time if epochs do not end by
+    /// time.
     start_ns: i64,
     last_of_epoch_ns: i64,
     /// The last nanosecond before the epoch ends or an update is due.
     quiet_ns: i64,
     /// Whether there is an open epoch.
     opened: bool,
-    /// Time of the packet before, where there was one.
+    /// Time of the previous packet.
     last_ns: i64,
     /// Time of the first packet; 0 before it.
     first_ns: i64,
     started: bool,
 }
 
-/// What a packet's time means.
+/// What the time of a packet triggers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "findings, each independent of the others")]
 pub(crate) struct Tick {
     /// The packet is the first of a later epoch.
     pub(crate) closes: bool,
-    /// A time epoch was opened, the first one or that behind a closed one.
+    /// A time epoch was opened: the first one, or the one after a closed epoch.
     pub(crate) opens: bool,
-    /// An update of the open epoch, which goes on, is due.
+    /// An update of the open epoch is due.
     pub(crate) updates: bool,
     /// Whole empty epochs between the open one and the packet's.
     pub(crate) gap: u64,
-    /// It is older than the open epoch.
+    /// The packet is older than the open epoch.
     pub(crate) late: bool,
-    /// It is older than the packet before.
+    /// The packet is older than the previous one.
     pub(crate) backwards: bool,
-    /// It is over an hour younger than the packet before.
+    /// The packet is more than an hour younger than the previous one.
     pub(crate) jump: bool,
-    /// By how much the time went back by more than an epoch, or ahead by over an hour, which ends the
-    /// open epoch; 0 where it did neither.
+    /// The step if time went back by more than an epoch or forward by more than an hour, which ends
+    /// the open epoch; otherwise 0.
     pub(crate) step_ns: i64,
 }
 
@@ -68,18 +69,18 @@ impl Clock {
         }
     }
 
-    /// Makes an update due: before the next packet, or whatever else the time is asked for.
+    /// Makes an update due the next time that the clock is asked.
     pub(crate) fn make_due(&mut self) {
         self.quiet_ns = i64::MIN;
     }
 
-    /// Goes on behind a packet that another clock saw.
+    /// Continues after a packet that another clock has seen.
     pub(crate) fn follow(&mut self, before_ns: i64) {
         (self.last_ns, self.started) = (before_ns, true);
     }
 
-    /// Whether the packet is an ordinary one: in the open epoch, with no update due, and shortly after
-    /// the last.
+    /// Whether the packet is ordinary: in the open epoch, with no update due, and shortly after the
+    /// previous one.
     #[inline(always)]
     pub(crate) fn flows(&mut self, time_ns: i64) -> bool {
         let step = time_ns.wrapping_sub(self.last_ns).cast_unsigned();
@@ -92,7 +93,7 @@ impl Clock {
         flows
     }
 
-    /// How many packets of these times are ordinary ones, before the first that is not.
+    /// Number of packets at the start of `times_ns` that are ordinary.
     #[inline]
     pub(crate) fn run(&mut self, times_ns: impl Iterator<Item = i64>) -> usize {
         let mut ordinary = 0;
@@ -105,7 +106,7 @@ impl Clock {
         ordinary
     }
 
-    /// What the time of a packet means for which [`Self::flows`] said no.
+    /// What the time of a packet triggers for which [`Self::flows`] returned `false`.
     #[cold]
     pub(crate) fn tick(&mut self, time_ns: i64) -> Tick {
         let mut tick = Tick::default();
@@ -121,16 +122,16 @@ impl Clock {
         tick
     }
 
-    /// The time of the last packet, and until when packets behind it are ordinary ones whatever comes
-    /// between; `None` where the next one may be none.
+    /// The time of the last packet, and the time up to which all later packets are ordinary; `None`
+    /// if the next packet may not be ordinary.
     pub(crate) fn calm(&self) -> Option<(i64, i64)> {
         let until_ns = self.quiet_ns.min(self.last_ns.saturating_add(JUMP_NS));
         (self.started && self.last_ns >= self.start_ns).then_some((self.last_ns, until_ns))
     }
 
-    /// What it means that no packet older than `now_ns` comes any more; `None` where that neither
-    /// opens nor ends an epoch, and no update is due. A clock that was set back by more than an epoch
-    /// ends the open one.
+    /// What the time `now_ns` triggers if no older packet will come; `None` if it neither opens nor
+    /// ends an epoch and no update is due. A clock that was set back by more than an epoch ends the
+    /// open epoch.
     pub(crate) fn passes(&mut self, now_ns: i64) -> Option<Tick> {
         let opens = !self.opened && (self.length_ns.is_some() || self.updates_ns.is_some());
         let mut tick = Tick::default();
@@ -142,12 +143,12 @@ impl Clock {
         })
     }
 
-    /// Times of the first and of the last packet, in the order of the packets.
+    /// Times of the first and the last packet in order of arrival.
     pub(crate) fn ends_ns(&self) -> Option<(i64, i64)> {
         self.started.then_some((self.first_ns, self.last_ns))
     }
 
-    /// Opens the epoch that `time_ns` is in, unless that is the open one or an older one; else says
+    /// Opens the epoch of `time_ns` unless it is the open one or an older one; in that case checks
     /// whether an update is due.
     fn advance(&mut self, time_ns: i64, tick: &mut Tick) {
         if let Some(length_ns) = self.length_ns {
@@ -176,7 +177,8 @@ impl Clock {
         }
     }
 
-    /// The multiple of its length that the open time epoch is; 0 where time ends no epoch.
+    /// Number of the open time epoch, in multiples of its length since the UNIX epoch; 0 if epochs
+    /// do not end by time.
     pub(crate) fn number(&self) -> i64 {
         self.length_ns.map_or(0, |length_ns| self.start_ns.div_euclid(length_ns))
     }
@@ -188,14 +190,14 @@ impl Clock {
     }
 }
 
-/// The first and the last nanosecond between multiples of `length_ns` that `time_ns` is between. The
-/// first of all time may begin before the first nanosecond: it is cut there.
+/// The first and the last nanosecond of the interval between multiples of `length_ns` that contains
+/// `time_ns`. The earliest interval is cut at the smallest representable time.
 fn around(time_ns: i64, length_ns: i64) -> (i64, i64) {
     let start_ns = time_ns.saturating_sub(time_ns.rem_euclid(length_ns));
     (start_ns, start_ns.saturating_add(length_ns - 1))
 }
 
-/// Whether a packet is older than the one before it, and over an hour younger.
+/// Whether a packet is older than the previous one, and whether it is more than an hour younger.
 pub(crate) fn strange(before_ns: i64, time_ns: i64) -> (bool, bool) {
     (time_ns < before_ns, time_ns.saturating_sub(before_ns) > JUMP_NS)
 }
@@ -238,7 +240,8 @@ mod tests {
         assert_eq!(steps, [0, 0, 0, 0, 0, 0, 0, 0, 0, -61]);
     }
 
-    /// No time of a packet keeps epochs from closing: neither a packet of 2096, nor one hour back.
+    /// No timestamp keeps epochs from closing: neither one of 2096, nor one that is an hour too
+    /// old.
     #[test]
     fn a_step_of_the_clock_ends_the_epoch_and_the_next_ones_close_as_before() {
         const SECOND: i64 = 1_000_000_000;
@@ -274,7 +277,7 @@ mod tests {
         assert_eq!((clock.bounds_ns(), clock.passes(19)), (Some((10, 20)), None));
         let closes = Tick { closes: true, ..opens };
         assert_eq!((clock.passes(20), clock.passes(20)), (Some(closes), None));
-        // A first packet that was on its way joins the open epoch, and nothing came before it.
+        // A first packet that is late joins the open epoch; there is no previous packet.
         assert_eq!(clock.tick(19), Tick { late: true, ..Tick::default() });
         assert!(clock.flows(21));
         assert_eq!(clock.passes(55), Some(Tick { gap: 2, ..closes }));

@@ -1,4 +1,4 @@
-//! What a run is asked to do.
+//! The configuration of a run.
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
@@ -9,11 +9,11 @@ use flowgauge_core::terms::{Hierarchy, Measure, SpreadOf, Threshold};
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 
-/// Everything that a run is asked to do, with the defaults of the command line.
+/// The configuration of one measurement and of its run, with the defaults of the command line.
 #[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The name of the measurement, which its reports carry.
+    /// The name of the measurement; its reports carry it.
     pub name: String,
     /// The key.
     pub key: KeySpec,
@@ -23,77 +23,78 @@ pub struct Config {
     pub algorithm: String,
     /// Its parameters.
     pub parameters: Parameters,
-    /// The accelerators before it by name, the first of which meets the packets first, each with its
-    /// parameters.
+    /// The accelerators in front of it by name, each with its parameters. The first one gets the
+    /// packets first.
     pub accelerators: Vec<(String, Parameters)>,
-    /// Bytes reserved for measuring, over all lanes and tasks.
+    /// Memory limit in bytes, over all lanes and tasks.
     pub memory_bytes: usize,
-    /// An exact table of one flow in so many stands beside the summaries, in an eighth of the memory: reports
-    /// say how far the sizes of these flows are off. From 1 to 2²⁰.
+    /// Audits one flow in this many, from 1 to 2²⁰: an exact table of these flows, in an eighth of
+    /// the memory, shows in reports how far the summary's sizes are off.
     pub audit: Option<u32>,
-    /// Whether the memory of summaries is faulted in and locked when it is reserved, so that no packet
-    /// waits for a page. What the operating system refuses to lock is noted in reports.
+    /// Whether the memory of summaries is faulted in and locked when it is reserved, so that no
+    /// packet waits for a page. Reports note memory that the operating system refuses to lock.
     pub lock_memory: bool,
-    /// The tasks by name; those by default where `None`.
+    /// The tasks by name; `None` for the default tasks.
     pub tasks: Option<Vec<String>>,
     /// Where epochs end.
     pub epoch: EpochLength,
-    /// After how much of an epoch, again and again, it is answered what is known of it so far:
-    /// `Whole` for not before its end. Where there was no packet since the last time, nothing is.
+    /// Interval between updates, which are reports of the open epoch; `Whole` for none. No update
+    /// is made if no packet came since the last one.
     pub updates: EpochLength,
-    /// For heavy hitters, changes and hierarchical heavy hitters.
+    /// The threshold of heavy hitters, changes and hierarchical heavy hitters.
     pub threshold: Threshold,
-    /// Superspreaders and victims have more distinct peers than this.
+    /// Distinct-peer threshold of superspreaders and victims.
     pub spread: u64,
     /// What a peer is.
     pub spread_of: SpreadOf,
-    /// Items that `top` and `changes` list at most.
+    /// Most items that `top` and `changes` list.
     pub top: usize,
-    /// Items that any list has at most, [`usize::MAX`] for any number: what is left out is counted.
+    /// Most items of any list, [`usize::MAX`] for no limit. Reports count the items left out.
     pub list_limit: usize,
-    /// How `changes` forecasts.
+    /// The forecast model of `changes`.
     pub forecast: ForecastModel,
-    /// Which prefixes `hierarchical` looks at.
+    /// The prefixes that `hierarchical` counts.
     pub hierarchy: Hierarchy,
-    /// The flows that `flow-size` is asked for.
+    /// The flows whose sizes `flow-size` reports.
     pub flows: Vec<CanonicalKey>,
-    /// Which packet of a tunnel is measured, and whose bytes it counts.
+    /// Which packet of a tunnel is measured, and which packet's bytes count.
     pub tunnels: Tunnels,
-    /// Packets that it rejects are counted and not measured.
+    /// The filter. Packets that it rejects are counted as filtered and not measured.
     pub filter: Option<Filter>,
     /// Stop after this many packets that passed the filter.
     pub limit: Option<u64>,
-    /// The seed of the digest; where `None`, it is drawn from the operating system at start.
+    /// The seed of the digest; `None` to draw one from the operating system at start.
     pub seed: Option<Seed>,
-    /// Packets in a batch, 1 to 256. It changes the speed, never a report, unless whole batches are
+    /// Packets in a batch, 1 to 256. It changes the speed but no report, unless whole batches are
     /// dispatched to several workers.
     pub batch_packets: usize,
-    /// Threads, 1 to 256. Of several, each reads and measures a part of the input, or else the first
-    /// one reads for the others, and one more closes the epochs.
+    /// Number of worker threads, 1 to 256. Several workers each read and measure a part of the
+    /// input, or the first reads for the others. One more thread closes the epochs.
     pub workers: usize,
-    /// Meters, each with packets of its own on a thread of its own, 1 to 256; more than one goes with one
-    /// worker, and with epochs by time or a single one.
+    /// Number of meters, 1 to 256, each with its own packets on its own thread. More than one
+    /// requires one worker, and time epochs or a single epoch.
     pub queues: usize,
-    /// Whether packets are counted by protocol and service where no table of flows tells them: some 2 ns
-    /// a packet.
+    /// Whether packets are counted by protocol and service if no table of flows provides this.
+    /// Costs about 2 ns a packet.
     pub services: bool,
-    /// Whether closed epochs are stored, too: [`Item::Snapshot`](crate::sink::Item::Snapshot).
+    /// Whether closed epochs are also stored, as [`Item::Snapshot`](crate::sink::Item::Snapshot).
     pub save: bool,
     /// Whether meters wait for the closer.
     pub pace: Pace,
-    /// Whether all of them fill one summary instead of one each. They do so without a lock, and slower.
+    /// Whether all workers fill one concurrent summary instead of one each: without a lock, but
+    /// slower.
     pub shared: bool,
-    /// Which of them measures a packet; by default the one that its digest says. Where a sampler meets
-    /// the packets first, or all fill one summary, each gets whole batches.
+    /// Which worker measures a packet. By default its digest selects the worker; whole batches are
+    /// dispatched if a sampler gets the packets first, or if all workers fill one summary.
     pub dispatch: Option<Dispatch>,
-    /// What happens to packets that a worker has no time for.
+    /// What happens to packets when a worker's ring is full.
     pub overrun: Overrun,
-    /// Whether each worker stays on a core of its own.
+    /// Whether each worker is pinned to its own core.
     pub pin: bool,
 }
 
 impl Config {
-    /// The defaults under a seed that is known: for tests and comparisons.
+    /// The defaults with a known seed, for tests and comparisons.
     pub fn seeded(number: u64) -> Self {
         Self { seed: Some(Seed::number(number)), ..Self::default() }
     }
@@ -140,30 +141,30 @@ impl Default for Config {
     }
 }
 
-/// Where epochs end, and updates within them are made.
+/// Where epochs end, or the interval between updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochLength {
-    /// One epoch for everything.
+    /// One epoch for the whole input.
     Whole,
-    /// After so many keyed packets of the epoch.
+    /// After this many keyed packets.
     Packets(u64),
-    /// At multiples of so many nanoseconds since the UNIX epoch, by packet time.
+    /// At multiples of this many nanoseconds since the UNIX epoch, by packet time.
     Time(i64),
 }
 
 /// Which of several workers measures a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// That which the digest of its key says: all packets of a flow go to one worker.
+    /// The digest of its key selects the worker, so all packets of a flow go to one worker.
     Digest,
-    /// That which the number of one-bits of its source address says, as in InstaMeasure: likewise.
+    /// The number of one-bits of its source address selects the worker, as in InstaMeasure.
     Source,
-    /// Whole batches go to one worker after another.
+    /// Whole batches go to the workers in turn.
     Queue,
 }
 
 impl Dispatch {
-    /// All of them, by name.
+    /// All variants by name.
     pub const ALL: [(&'static str, Self); 3] =
         [("digest", Self::Digest), ("source", Self::Source), ("queue", Self::Queue)];
 
@@ -173,27 +174,27 @@ impl Dispatch {
     }
 }
 
-/// What happens to packets that a worker has no time for.
+/// What happens to packets when a worker's ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
     /// The source waits.
     Wait,
-    /// They are counted as dropped.
+    /// The packets are counted as dropped.
     Drop,
 }
 
 impl Overrun {
-    /// All of them, by name.
+    /// All variants by name.
     pub const ALL: [(&'static str, Self); 2] = [("wait", Self::Wait), ("drop", Self::Drop)];
 }
 
-/// Whether a run waits for what it depends on.
+/// Whether meters wait for the closer, and the closer for the sinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// A meter waits for free summaries, and the closer for sinks, so that reports depend on the
-    /// packets alone.
+    /// A meter waits for free summaries, and the closer for sinks, so reports depend only on the
+    /// packets.
     Replay,
-    /// Nothing waits: while no summaries are free, an epoch goes on into the next one, and its report
-    /// says so; a sink that is not ready misses reports, and its next one says so.
+    /// Nothing waits. While no summaries are free, an epoch continues into the next one, and its
+    /// report says so. A sink that is not ready misses reports, and its next one says so.
     Live,
 }

@@ -1,4 +1,4 @@
-//! Why a run cannot begin, or not go on.
+//! The reason why a run cannot begin or continue.
 
 use std::{fmt, io};
 
@@ -9,10 +9,10 @@ use flowgauge_core::unknown::Unknown;
 
 use crate::sink::SinkError;
 
-/// Why a run cannot begin, or not go on.
+/// The reason why a run cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The algorithm cannot be built as asked, or not in this memory.
+    /// The algorithm cannot be built with these options or in this memory.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// No task has this name.
@@ -21,34 +21,34 @@ pub enum EngineError {
     /// A number of the configuration is out of range.
     #[error("{what} must be {range} (got {value})")]
     OutOfRange {
-        /// What the number is.
+        /// Name of the number.
         what: &'static str,
-        /// What it may be.
+        /// The allowed range.
         range: &'static str,
-        /// What it is.
+        /// The value.
         value: i128,
     },
-    /// A task asked for by name cannot be answered.
+    /// A task of the configuration cannot be answered.
     #[error("cannot answer {task}: {reason}{able}")]
     Task {
         /// Its name.
         task: &'static str,
-        /// Why, and what could.
+        /// Why it cannot.
         reason: Unsupported,
-        /// What can.
+        /// The algorithms that can.
         able: Able,
     },
-    /// An algorithm whose error cannot be seen flow by flow.
+    /// An audit of an algorithm that does not estimate the sizes of single flows.
     #[error(
         "cannot audit {algorithm}: it does not estimate the sizes of flows; leave out --audit{able}"
     )]
     Audit {
         /// The algorithm.
         algorithm: &'static str,
-        /// What does.
+        /// The algorithms that do.
         able: Able,
     },
-    /// None of the tasks that run by default is answered.
+    /// None of the default tasks can be answered.
     #[error("{algorithm} answers none of the default tasks; use --task {able}")]
     Nothing {
         /// The algorithm.
@@ -59,32 +59,32 @@ pub enum EngineError {
     /// `auto` found nothing to choose.
     #[error("--algorithm auto found no algorithm: {nearest}")]
     NoChoice {
-        /// What comes nearest.
+        /// The closest candidate.
         nearest: String,
     },
     /// The operating system refused memory for the tasks.
     #[error("the operating system refused memory for the tasks: {0}")]
     Refused(io::Error),
-    /// A key cannot be made of another one.
+    /// A key cannot be derived from another one.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A summary does not answer for a coarser key.
+    /// A summary cannot answer for a coarser key.
     #[error("cannot sum keys by {to} from keys by {from}: {reason}")]
     Coarser {
         /// The key that was measured.
         from: KeySpec,
-        /// The key that was asked for.
+        /// The requested key.
         to: KeySpec,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Measurements that do not go together.
+    /// The measurements cannot be combined.
     #[error("measurements: {0}")]
     Measurements(String),
     /// The operating system gave no random bits.
     #[error("the operating system gave no random bits for the seed: {0}")]
     Seed(io::Error),
-    /// What a sampler before the headers does not go with.
+    /// A sampler before headers does not support an option.
     #[error("before=headers {0}, or use before=summary")]
     Sampling(String),
     /// Several workers cannot measure this.
@@ -93,12 +93,12 @@ pub enum EngineError {
     /// The operating system refused a thread, or a core for one.
     #[error("the operating system refused to start or pin a thread: {0}")]
     Thread(io::Error),
-    /// A thread ended before its work: a defect.
+    /// A thread panicked. This is a bug.
     #[error("the thread '{thread}' failed: {message}; please report this bug")]
     Panicked {
         /// Its name.
         thread: String,
-        /// Why, as far as it is known.
+        /// The panic message, if known.
         message: String,
     },
     /// A sink did not take a report.
@@ -106,12 +106,12 @@ pub enum EngineError {
     Sink(#[from] SinkError),
 }
 
-/// What answers a task in a run that is otherwise the same.
+/// The algorithms that answer a task in an otherwise equal run.
 #[derive(Debug, Default)]
 pub struct Able {
-    /// Algorithms, as `--algorithm` takes them: each with the parameters that it needs.
+    /// Algorithms in the form of `--algorithm`, each with the parameters that it needs.
     pub algorithms: Vec<String>,
-    /// Whether they do so only without the accelerators that were asked for.
+    /// Whether they do so only without the configured accelerators.
     pub alone: bool,
 }
 

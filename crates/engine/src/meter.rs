@@ -14,54 +14,54 @@ use crate::source::{Ahead, Skipped, Thinned};
 
 /// Measures the packets that are pushed into it.
 ///
-/// There is one for each thread that has packets. A push costs one virtual call for each burst and
-/// measurement; it allocates nothing. A meter of a replay waits for the closer where all its summaries
-/// are with it.
+/// There is one meter for each thread that has packets. A push costs one virtual call for each
+/// burst and measurement, and allocates nothing. In a replay, a meter waits for the closer while
+/// all its summaries are there.
 pub trait Meter: Send {
-    /// Says which packets of a burst are to be pushed, before their headers are read: a bit for each, the
-    /// first one's lowest. Those that are wanted are pushed next, in their order; the others are counted
-    /// as skipped. It costs next to nothing where a sampler decides before headers and wants none of
-    /// them; without such a sampler all are wanted.
+    /// Returns which packets of a burst to push, before their headers are read: one bit for each,
+    /// the first packet's lowest. Push these next, in order; the others are counted as skipped. The
+    /// call costs next to nothing if a sampler decides before headers and wants none of them.
+    /// Without such a sampler, all packets are wanted.
     ///
     /// # Panics
     /// When the burst has more than 64 packets.
     fn want(&mut self, burst: &Arrivals) -> u64;
-    /// Packets that are surely not wanted, from the next one on.
+    /// The number of packets, from the next one on, that are surely not wanted.
     fn ahead(&self) -> Ahead;
-    /// The gaps between the next wanted packets, in packets; the first one equals [`Self::ahead`]. Empty
-    /// where they are unknown, or where the packet limit may end the run within them.
+    /// The gaps between the next wanted packets, in packets. The first one equals [`Self::ahead`].
+    /// Empty if the gaps are unknown, or if the packet limit may end the run within them.
     fn gaps(&self) -> &[u64] {
         &[]
     }
-    /// Counts packets that are not wanted, and that a source passed over, as skipped. Those that it picked
-    /// among them are pushed next.
+    /// Counts packets that a source passed over as skipped. The wanted packets that it picked among
+    /// them must be pushed next.
     fn skip(&mut self, skipped: &Skipped);
-    /// Measures frames, in bursts of any size. Where a sampler decides before headers, those that were
-    /// not asked about are passed over or read as it says.
+    /// Measures frames, in bursts of any size. If a sampler decides before headers, it also decides
+    /// about frames for which [`Self::want`] was not called.
     fn push(&mut self, frames: Frames<'_>);
-    /// Measures packets whose headers the caller read already. A measurement with a filter counts them
-    /// as filtered, since a filter judges the bytes of a frame; one whose key needs more of a frame counts
-    /// them as without a key.
+    /// Measures packets whose headers the caller has parsed. A measurement with a filter counts
+    /// them as filtered, since a filter needs the bytes of a frame. A measurement whose key needs
+    /// more of a frame counts them as `no_key`.
     fn push_headers(&mut self, rows: &[ParsedRow]);
-    /// As [`Self::push_headers`], of IPv4 packets in columns, without a row for each of them.
+    /// As [`Self::push_headers`], for IPv4 packets in columns.
     fn push_columns(&mut self, columns: ParsedColumns<'_>);
     /// Counts packets that were lost on their way to the meter.
     fn lose(&mut self, packets: u64);
-    /// Says how the packets that are pushed from now on were sampled before, if they were. Reports of their
-    /// epochs widen sizes, and leave out what a sample does not tell.
+    /// Sets how the source sampled the packets that are pushed from now on. Reports widen the
+    /// bounds of sizes accordingly, and omit what a sample cannot show.
     fn thin(&mut self, thinned: Option<Thinned>);
     /// Puts a note into the report of the open epoch.
     fn note(&mut self, note: &str);
-    /// Closes the epochs that end before `now_ns`, in nanoseconds since the UNIX epoch: no packet that
-    /// is older will be pushed.
+    /// Closes the epochs that end before `now_ns`, in nanoseconds since the UNIX epoch. No older
+    /// packet may be pushed afterwards.
     fn advance(&mut self, now_ns: i64);
-    /// Whether further packets are of no use: the limit is reached, or a thread of the group is gone.
+    /// Whether further packets are useless: the limit is reached, or a thread of the group is gone.
     fn is_done(&self) -> bool;
-    /// Closes the open epoch at the end of the input. Without a packet there is one empty epoch.
+    /// Closes the open epoch at the end of the input. A run without a packet has one empty epoch.
     fn finish(self: Box<Self>);
 }
 
-/// The way of one measurement through a meter.
+/// One measurement within a meter.
 pub(crate) struct Stream {
     pub(crate) intake: Intake,
     pub(crate) crew: Box<dyn Crew + Send>,
@@ -74,7 +74,7 @@ impl Stream {
         !self.intake.wants_more() || self.is_broken()
     }
 
-    /// Takes packets whose headers the caller read, by way of an empty block.
+    /// Ingests packets whose headers the caller parsed, by way of an empty block.
     pub(crate) fn take_headers(&mut self, rows: impl Parsed, block: &mut Block) {
         let Self { intake, crew, .. } = self;
         let mut taken = 0;
@@ -95,7 +95,7 @@ impl Stream {
 /// The meter of one measurement: headers are read, keys extracted and batches filled in one loop.
 pub(crate) struct OneMeter {
     stream: Stream,
-    /// Headers that the caller read, while they are taken.
+    /// Holds headers that the caller parsed while they are ingested.
     block: Block,
 }
 
@@ -106,7 +106,7 @@ impl OneMeter {
     }
 }
 
-// A thread that is gone shows in `is_done`; its reason comes out of the group.
+// `is_done` shows that a thread is gone; the group returns its error.
 impl Meter for OneMeter {
     #[inline]
     fn want(&mut self, burst: &Arrivals) -> u64 {
@@ -174,20 +174,20 @@ pub(crate) fn finish(stream: &mut Stream) {
     crew.finish();
 }
 
-/// Bits for the packets of a block.
+/// One bit for each packet of a block.
 type Mask = [u64; BATCH_PACKETS / 64];
 
-/// The meter of several measurements: headers are read once, into blocks that each measurement takes in
-/// turn.
+/// The meter of several measurements. It reads headers once, into blocks that each measurement
+/// ingests in turn.
 ///
-/// Cost: two virtual calls for each block and measurement. Memory: that of a [`Block`].
+/// Cost: two virtual calls for each block and measurement. Memory: one [`Block`].
 pub(crate) struct SeveralMeter {
     streams: Vec<Stream>,
     tunnels: Tunnels,
-    /// Packets that may still be read, of those that pass a filter.
+    /// Packets left of the limit; packets that every filter rejects do not count.
     left: u64,
     block: Block,
-    /// The streams with a filter by their numbers, and which packets of the block pass it.
+    /// The numbers of the streams with a filter, and which packets of the block pass it.
     filtered: Vec<(usize, Mask)>,
 }
 
@@ -206,8 +206,8 @@ impl SeveralMeter {
         }
     }
 
-    /// Judges the frames that are about to be read into the block by the filters, up to the limit;
-    /// returns how many there are.
+    /// Applies the filters to the frames that will be read into the block next, up to the limit.
+    /// Returns the number of these frames.
     fn judge(&mut self, frames: Frames<'_>) -> usize {
         let first = self.block.len();
         let room = frames.len().min(BATCH_PACKETS - first);
@@ -232,7 +232,7 @@ impl SeveralMeter {
         room
     }
 
-    /// Takes packets whose headers the caller read, up to the limit.
+    /// Ingests packets whose headers the caller parsed, up to the limit.
     fn take_headers(&mut self, mut rows: impl Parsed) {
         if self.left == 0 {
             return;
@@ -250,7 +250,7 @@ impl SeveralMeter {
         }
     }
 
-    /// Whether a measurement takes all packets, since it has no filter.
+    /// Whether some measurement has no filter, and so takes all packets.
     fn wants_all(&self) -> bool {
         self.filtered.len() < self.streams.len()
     }
@@ -338,17 +338,17 @@ impl Meter for SeveralMeter {
     }
 }
 
-/// The meter of several measurements that all sample before headers. Few packets are read, and hardly
-/// one by two measurements, so that sharing headers would not pay.
+/// The meter of several measurements that all sample before headers. Few packets are read, and
+/// hardly any by two measurements, so sharing headers would not pay.
 ///
-/// Cost: that of [`OneMeter`] for each measurement. Memory: that of a [`Block`].
+/// Cost: that of an [`OneMeter`] for each measurement. Memory: one [`Block`].
 pub(crate) struct ApartMeter {
     streams: Vec<Stream>,
-    /// The packets of the last burst that measurements want and that are yet to come.
+    /// The packets of the last burst that some measurement wants and that have not been pushed yet.
     wanted: u64,
-    /// Of them, those that each measurement wants.
+    /// The part of these that each measurement wants.
     own: Vec<u64>,
-    /// Headers that the caller read, while they are taken.
+    /// Holds headers that the caller parsed while they are ingested.
     block: Block,
 }
 
@@ -359,8 +359,7 @@ impl ApartMeter {
         Self { streams, wanted: 0, own, block: Block::new(Isa::best(), extras) }
     }
 
-    /// Gives `count` packets to the measurements, by their places and one after the other as long as
-    /// they are wanted ones; the rest as a whole.
+    /// Passes `count` packets to the measurements: wanted packets one by one, the rest as a whole.
     fn give(
         &mut self,
         count: usize,

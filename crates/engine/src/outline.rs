@@ -1,4 +1,4 @@
-//! What a configuration asks for, by the entries of the catalog: checked before anything is built.
+//! Checks a configuration against the catalog before anything is built.
 
 use flowgauge_core::catalog::{self, Outline};
 use flowgauge_core::key::{KeyKind, KeySpec};
@@ -13,17 +13,17 @@ use crate::crew::Sharing;
 use crate::error::{Able, EngineError};
 use crate::plan::check_values;
 
-/// An outline of the summary of each lane that is measured.
+/// The outlines of the summaries of all measured lanes.
 pub(crate) struct Outlines {
     key: KeySpec,
     lanes: Vec<(usize, Outline)>,
-    /// What is not measured, and why.
+    /// The note on what is not measured, and why.
     pub(crate) note: Option<String>,
 }
 
 impl Outlines {
-    /// The lanes of the key. An algorithm that holds the keys of IPv4 only measures these: an operator
-    /// would rather have them and the number of IPv6 packets than nothing.
+    /// The outlines of the key's lanes. An algorithm whose keys only fit IPv4 measures IPv4 alone:
+    /// an operator would rather have that and the number of IPv6 packets than nothing.
     ///
     /// # Errors
     /// When the algorithm or an accelerator does not exist, or cannot measure this.
@@ -33,7 +33,7 @@ impl Outlines {
             by: config.by,
             spread: config.spread,
             hierarchy: config.hierarchy,
-            // What is answered does not depend on the seed.
+            // The answers do not depend on the seed.
             ..Options::new(0, ANY_SEED)
         };
         let lane = |&key_bytes: &usize| {
@@ -61,7 +61,8 @@ impl Outlines {
         Ok(outlines)
     }
 
-    /// Refuses to count prefixes of what is no address: a summary of prefixes sees only how wide keys are.
+    /// Refuses to count prefixes of a key that is not an address. The summary cannot check this, as
+    /// it only knows the width of keys.
     fn check_addresses(&self, config: &Config) -> Result<(), BuildError> {
         let counts_prefixes = self.lanes().iter().any(|lane| lane.answers.prefixes().is_some());
         let (kinds, of, keys) = match config.hierarchy {
@@ -82,14 +83,14 @@ impl Outlines {
         Ok(())
     }
 
-    /// What the tasks would see.
+    /// The lanes as the tasks would see them.
     pub(crate) fn lanes(&self) -> Vec<Lane<'_>> {
         let (key, lanes) = (self.key, self.lanes.iter());
         lanes.map(|(key_bytes, answers)| Lane { key, key_bytes: *key_bytes, answers }).collect()
     }
 }
 
-/// The first of the tasks that these lanes do not answer, with the reason.
+/// The first of the tasks that these lanes cannot answer, with the reason.
 fn unanswered(
     config: &Config,
     lanes: &[Lane<'_>],
@@ -103,14 +104,15 @@ fn unanswered(
     Ok(refused)
 }
 
-/// For what depends on no seed.
+/// A seed for code whose result does not depend on it.
 const ANY_SEED: u64 = 0;
 
-/// Checks a configuration: names, ranges, what goes before what, and whether the tasks asked for by
-/// name are answered. Memory and the values of parameters are checked when the summaries are built.
+/// Checks a configuration: names, ranges, the order of accelerators, and whether its tasks can be
+/// answered. Memory and the values of parameters are checked when the summaries are built.
 ///
 /// # Errors
-/// When something asked for does not exist or cannot be answered, with what could.
+/// When something in the configuration does not exist or cannot be answered. The error names
+/// alternatives.
 pub(crate) fn check(config: &mut Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
     let (outlines, sharing) = measured(config, seed)?;
     if config.tasks.is_none() {
@@ -121,9 +123,9 @@ pub(crate) fn check(config: &mut Config, seed: Seed) -> Result<(Outlines, Sharin
     Ok((outlines, sharing))
 }
 
-/// Asks for `quantiles` where these lanes answer that and none of the tasks that run by default. A run
-/// that would answer nothing is refused with those of `entries` that can be asked, unless what it measures
-/// is saved.
+/// Sets the task `quantiles` if these lanes answer it but none of the default tasks. A run without
+/// answers is refused with the tasks of `entries` that can be answered, unless the measurement is
+/// saved.
 pub(crate) fn choose(
     config: &mut Config,
     lanes: &[Lane<'_>],
@@ -150,13 +152,13 @@ pub(crate) fn choose(
     Ok(())
 }
 
-/// A task that needs nothing but packets.
+/// A task that needs only packets.
 const QUANTILES: &str = "quantiles";
 
-/// A task that needs the sizes of given flows, as an audit does.
+/// A task that, like an audit, needs the sizes of given flows.
 const FLOW_SIZE: &str = "flow-size";
 
-/// Checks all but what is answered.
+/// Checks everything except whether the tasks can be answered.
 fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
     check_values(config)?;
     entries(config)?;
@@ -170,7 +172,7 @@ fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineEr
     Ok((outlines, sharing))
 }
 
-/// The tasks that `algorithm`, with its default parameters, answers for this key and measure.
+/// The tasks that `algorithm` with its default parameters answers for this key and measure.
 pub fn answered(key: KeySpec, by: Measure, algorithm: &str) -> Vec<&'static str> {
     let config = Config { key, by, algorithm: algorithm.to_owned(), ..Config::default() };
     let Ok(outlines) = Outlines::new(&config) else { return Vec::new() };
@@ -180,8 +182,8 @@ pub fn answered(key: KeySpec, by: Measure, algorithm: &str) -> Vec<&'static str>
     TASKS.into_iter().filter(answers).map(|entry| entry.name).collect()
 }
 
-/// The same configuration with the first algorithm that answers its tasks, where its own does not and
-/// another one does; and that algorithm, as `--algorithm` takes it.
+/// The configuration with the first algorithm that answers its tasks, and that algorithm in the
+/// form of `--algorithm`. `None` if its own algorithm answers them, or if no other does.
 pub fn capable(config: &Config) -> Option<(Config, String)> {
     let check = |config: &Config| check(&mut config.clone(), Seed::number(ANY_SEED)).map(drop);
     let Err(EngineError::Task { able: Able { algorithms, alone: false }, .. }) = check(config)
@@ -201,8 +203,8 @@ pub fn capable(config: &Config) -> Option<(Config, String)> {
     algorithms.into_iter().map(instead).find(|(config, _)| check(config).is_ok())
 }
 
-/// What answers `task` in a run that is otherwise that of `config`: each algorithm, with the parameters
-/// that it takes.
+/// The algorithms that answer `task` in a run otherwise like `config`, each with the parameters
+/// that it needs.
 fn able(config: &Config, task: &str) -> Able {
     let behind = able_among(config, task);
     if !behind.is_empty() || config.accelerators.is_empty() {
@@ -219,7 +221,7 @@ fn able_among(config: &Config, task: &str) -> Vec<String> {
         if parameters.is_empty() { name.to_owned() } else { format!("{name}:{parameters}") }
     };
     let first = |info: &Info| {
-        // Workers share counters alone.
+        // Concurrent summaries only count; they have no optional forms.
         let forms = info.forms.iter().filter(|form| !config.shared || form.parameters.is_empty());
         let mut forms = forms.filter(|form| can(config, info.name, form, task));
         forms.next().map(|form| named(form, info.name))
@@ -227,7 +229,7 @@ fn able_among(config: &Config, task: &str) -> Vec<String> {
     catalog::ALGORITHMS.iter().filter_map(first).collect()
 }
 
-/// Whether a form of this algorithm answers the task in a run that is otherwise that of `config`.
+/// Whether a form of this algorithm answers the task in a run otherwise like `config`.
 fn can(config: &Config, algorithm: &str, form: &Form, task: &str) -> bool {
     let config = Config {
         algorithm: algorithm.to_owned(),

@@ -1,4 +1,4 @@
-//! From a configuration to a run: what was asked is checked, and what will be done is explained.
+//! Plans: configurations that are checked, with all memory reserved, and explained on request.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::sampling::{self, Sampling};
 use crate::summaries::{Set, Sets, View};
 use crate::{builder, outline, seed, snapshot};
 
-/// Measurements that are ready to begin: all memory is reserved.
+/// Measurements that are ready to begin, with all memory reserved.
 pub struct Plan(Vec<Prepared>);
 
 /// One measurement that is ready to begin.
@@ -35,7 +35,7 @@ pub(crate) struct Prepared {
     pub(crate) sets: Sets,
     pub(crate) sharing: Sharing,
     pub(crate) closer: Closer,
-    /// How few packets are read, where a sampler decides before headers, and what its draws follow from.
+    /// The rate of a sampler before headers and the seed of its draws.
     pub(crate) sampling: Option<(HeaderRate, Seed)>,
 }
 
@@ -45,24 +45,24 @@ impl From<Prepared> for Plan {
     }
 }
 
-/// What `explain` prints of a run.
+/// What `explain` prints about a measurement.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, each independent of the others")]
 pub struct Explanation {
     /// The summary that measures.
     pub summary: SummaryInfo,
-    /// One for each lane.
+    /// One entry for each lane.
     pub lanes: Vec<LaneExplanation>,
     /// Bytes of the audits.
     pub audit_bytes: usize,
-    /// Bytes that the tasks work in.
+    /// Bytes of the tasks' working memory.
     pub scratch_bytes: usize,
     /// Bytes that the tasks keep from epoch to epoch.
     pub history_bytes: usize,
-    /// Bytes that reports take at most beside those reserved: one that is made, and the one before it,
-    /// which is written.
+    /// Most bytes that reports take beside the reserved memory: one being made, and the previous
+    /// one being written.
     pub report_bytes: usize,
-    /// Bytes that storing the epochs takes at most; 0 where they are not stored.
+    /// Most bytes that storing the epochs takes; 0 if they are not stored.
     pub saving_bytes: usize,
     /// The tasks that will run.
     pub tasks: Vec<&'static str>,
@@ -70,27 +70,28 @@ pub struct Explanation {
     pub notes: Vec<String>,
     /// Threads that read or measure.
     pub workers: usize,
-    /// Sets of summaries that each of them has, or all of them: one is in use while the other is read.
+    /// Sets of summaries of each worker, or of all workers if they share them: one is filled while
+    /// the other is read.
     pub sets: usize,
-    /// Sets of summaries beside these in which updates add up what the workers measured.
+    /// Additional sets in which the closer sums the workers' sets for updates.
     pub sums: usize,
-    /// Bytes of all sets that there would not be without updates.
+    /// Bytes of the sets that exist only because of updates.
     pub updates_bytes: usize,
-    /// Whether all of them fill the same summaries.
+    /// Whether all workers fill the same summaries.
     pub shared: bool,
     /// Which worker measures a packet.
     pub dispatch: Dispatch,
-    /// Whether each worker instead reads files of its own, or parts of a file, where these can be cut.
+    /// Whether each worker instead reads its own files or parts of a file, if these can be cut.
     pub parts: bool,
-    /// Whether workers then read by turns what cannot be cut.
+    /// Whether workers then read by turns the input that cannot be cut.
     pub turns: bool,
-    /// Whether several workers give the same numbers as one with the same parameters, so long as no
-    /// table is full: else numbers within the bounds.
+    /// Whether several workers give the same numbers as one worker with the same parameters while
+    /// no table is full. Otherwise the numbers are within the bounds.
     pub same: bool,
 }
 
 impl Explanation {
-    /// Bytes that the measurement takes at most, its reports and what it stores included.
+    /// Most bytes that the measurement takes, including its reports and stored epochs.
     pub fn total_bytes(&self) -> usize {
         self.summary
             .memory_bytes
@@ -99,14 +100,14 @@ impl Explanation {
     }
 }
 
-/// What `explain` prints of a lane.
+/// What `explain` prints about a lane.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneExplanation {
     /// Canonical bytes of a key.
     pub key_bytes: usize,
     /// Bytes that its summaries reserve, over all workers.
     pub memory_bytes: usize,
-    /// Flows that there is room for, where the summary is a table.
+    /// Room for flows, if the summary is a table.
     pub flows: Option<usize>,
 }
 
@@ -114,13 +115,14 @@ impl Plan {
     /// Builds the summaries and tasks of one measurement.
     ///
     /// # Errors
-    /// When something asked for does not exist, cannot be answered, or finds no memory.
+    /// When something in the configuration does not exist, cannot be answered, or needs more
+    /// memory.
     pub fn new(config: Config) -> Result<Self, EngineError> {
         Self::several(vec![config])
     }
 
-    /// Builds the summaries and tasks of several measurements, which each packet is read once for.
-    /// What concerns the input (`tunnels`, `limit`, `seed`, workers) is that of the first of them.
+    /// Builds the summaries and tasks of several measurements that read each packet once. Options
+    /// of the input (`tunnels`, `limit`, `seed`, workers) are taken from the first one.
     ///
     /// # Errors
     /// As [`Self::new`], and when there is no measurement, or two have the same name.
@@ -137,7 +139,7 @@ impl Plan {
     fn one(config: Config) -> Result<Prepared, EngineError> {
         let asked = config.clone();
         prepare(config).map_err(|error| match needed(&error) {
-            // What a part of the run lacks is less than what has to be given for all of it.
+            // A part of the run lacks memory; find the amount that the whole run needs.
             Some(needed) => {
                 let (given, needed) = (asked.memory_bytes, enough(&asked).unwrap_or(needed));
                 EngineError::Build(BuildErrorKind::TooLittleMemory { needed, given }.into())
@@ -146,12 +148,12 @@ impl Plan {
         })
     }
 
-    /// A plan as of [`Self::new`], without looking for the memory that would be enough.
+    /// As [`Self::new`], but does not search for the memory that would be enough.
     pub(crate) fn bare(config: Config) -> Result<Self, EngineError> {
         prepare(config).map(Self::from)
     }
 
-    /// The only measurement; the plan itself where there are several.
+    /// The only measurement; the plan itself if there are several.
     pub(crate) fn only(mut self) -> Result<Prepared, Self> {
         match (self.0.pop(), self.0.len()) {
             (Some(only), 0) => Ok(only),
@@ -162,13 +164,13 @@ impl Plan {
         }
     }
 
-    /// The cores of the workers, where each stays on its own.
+    /// The cores of the workers, if they are pinned.
     pub(crate) fn cores(&self) -> Option<Cores> {
         self.0.first()?.sharing.cores.clone()
     }
 
-    /// Makes a meter for each queue, and the group that closes their epochs. Workers beside the meter's
-    /// own thread start here.
+    /// Makes a meter for each queue, and the group that closes their epochs. Starts the workers
+    /// beside the meter's own thread.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
@@ -197,7 +199,7 @@ impl Plan {
                 )
             };
             closings.push(side);
-            // Measurements that share headers count the packets of the limit before they take them.
+            // If measurements share headers, the meter counts the packets of the limit.
             config.limit = config.limit.filter(|_| one || apart);
             for (queue, (streams, crew)) in streams.iter_mut().zip::<Vec<_>>(crews).enumerate() {
                 let mut intake = Intake::new(&config, batcher);
@@ -224,7 +226,7 @@ impl Plan {
         self.0[0].explain()
     }
 
-    /// What each measurement will do.
+    /// Explains each measurement.
     pub fn measurements(&self) -> impl Iterator<Item = Explanation> {
         self.0.iter().map(Prepared::explain)
     }
@@ -237,14 +239,14 @@ fn prepare(mut config: Config) -> Result<Prepared, EngineError> {
     builder::build(config, seed, outlines, sharing)
 }
 
-/// Refuses numbers out of range, and what is not shared.
+/// Refuses numbers out of range, and measurements that workers cannot share.
 pub(crate) fn check_values(config: &Config) -> Result<(), EngineError> {
     check_ranges(config)?;
     check_shared(config)?;
     sampling::check(config)
 }
 
-/// Refuses measurements that reports could not tell apart.
+/// Refuses measurements with the same name.
 fn check_names(configs: &[Config]) -> Result<(), EngineError> {
     let mut names: Vec<_> = configs.iter().map(|config| &*config.name).collect();
     names.sort_unstable();
@@ -298,16 +300,16 @@ impl Prepared {
     }
 }
 
-/// Bytes that reports take at most.
+/// Most bytes that reports take.
 fn report_bytes(closer: &Closer, view: &View<'_>) -> usize {
     let flows = |lane: &Lane<'_>| lane.answers.flows().map(Flows::most);
-    // What is no table names fewer keys than it has bytes for.
+    // A summary that is not a table lists fewer keys than fit into its memory.
     let named = closer.summary.memory_bytes / CanonicalKey::MAX_BYTES;
     let flows: Option<usize> = view.lanes().iter().map(flows).sum();
     closer.report_bytes(flows.unwrap_or(named)).saturating_mul(2)
 }
 
-/// Refuses the numbers that a run could not begin with.
+/// Refuses numbers out of range.
 fn check_ranges(config: &Config) -> Result<(), EngineError> {
     let refuse = |what, range, value| Err(EngineError::OutOfRange { what, range, value });
     match config.epoch {
@@ -356,7 +358,7 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Refuses to share what is not shared.
+/// Refuses concurrent summaries that do not exist.
 fn check_shared(config: &Config) -> Result<(), EngineError> {
     let refuse = |reason: &str| Err(EngineError::Workers(reason.to_owned()));
     if config.shared && config.workers == 1 {
@@ -377,10 +379,10 @@ fn check_shared(config: &Config) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// More workers than this would not pay on any machine there is.
+/// The largest number of workers; more would not pay on any current machine.
 const MOST_WORKERS: usize = 256;
 
-/// The bytes that are needed, where the error is that there are fewer.
+/// The bytes needed, if the error is that the memory is too small.
 fn needed(error: &EngineError) -> Option<usize> {
     let EngineError::Build(error) = error else { return None };
     match error.kind() {
@@ -389,8 +391,8 @@ fn needed(error: &EngineError) -> Option<usize> {
     }
 }
 
-/// The least memory that is not too little for a run that is otherwise that of `config`, whose own
-/// is too little.
+/// The least memory with which a run otherwise like `config` can be built. The memory of `config`
+/// is too small.
 fn enough(config: &Config) -> Option<usize> {
     let suffices = |memory_bytes| {
         let refused = prepare(Config { memory_bytes, ..config.clone() }).err();
@@ -436,7 +438,8 @@ mod tests {
         }
     }
 
-    /// Whatever the memory, summaries, forecasts and scratch stay within it, and fill most of it.
+    /// For any memory limit, summaries, forecasts and working memory stay within it and use most of
+    /// it.
     #[test]
     fn forecasts_of_cells_are_part_of_the_memory() {
         for (_, forecast) in task::ForecastModel::ALL {

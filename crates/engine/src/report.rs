@@ -1,4 +1,4 @@
-//! What the engine hands to a sink.
+//! The reports that the engine hands to sinks.
 
 use std::sync::Arc;
 
@@ -14,62 +14,62 @@ use crate::account::Account;
 pub use crate::sampling::Traffic;
 use crate::source::Counter;
 
-/// One closed epoch, or an update: what is known so far of one that goes on.
+/// The report of a closed epoch, or an update: the report of the open epoch so far.
 #[derive(Clone, Debug)]
 pub struct EpochReport {
     /// The name of the measurement.
     pub measurement: Arc<str>,
-    /// The run, where its epochs are stored, by the number that their snapshots have.
+    /// The number of the run in its snapshots, if its epochs are stored.
     pub run: Option<u64>,
-    /// Whether the epoch goes on. Its next report, an update or the last one, has all of this one
-    /// in it again.
+    /// Whether the epoch is still open. Its next report includes everything in this one.
     pub update: bool,
     /// Number of the epoch, from 0; runs of empty epochs count.
     pub epoch: u64,
-    /// Start in nanoseconds since the UNIX epoch: of a time epoch its boundary, else the first
-    /// packet's time; `None` without a packet.
+    /// Start in nanoseconds since the UNIX epoch: the boundary of a time epoch, otherwise the time
+    /// of the first packet; `None` without a packet.
     pub start_ns: Option<i64>,
-    /// End: of a time epoch its boundary, else, and in an update, the latest packet's time.
+    /// End: the boundary of a time epoch; in other epochs and in updates the time of the latest
+    /// packet.
     pub end_ns: Option<i64>,
-    /// The part of a time epoch that was observed: below 1 for the first and the last of a run, whose
-    /// packets begin and end within it.
+    /// The part of a time epoch that was observed: below 1 for the first and the last epoch of a
+    /// run, in which the packets begin or end.
     pub coverage: f64,
     /// The key.
     pub key: KeySpec,
     /// The measure that `--by` names.
     pub by: Measure,
-    /// The identity of the digest's seed, from which no secret follows.
+    /// The identity of the digest's seed. It reveals no secret.
     pub seed: SeedId,
     /// What became of the packets.
     pub account: Account,
-    /// The keyed traffic, where a sampler before the headers read a sample of it: it is what thresholds
-    /// and shares are of.
+    /// The estimated keyed traffic, if a sampler before headers read a sample of it. Thresholds and
+    /// shares refer to it.
     pub traffic: Option<Traffic>,
-    /// What measured them.
+    /// The summary that measured them.
     pub summary: SummaryInfo,
-    /// The answers in the order asked, each with its task's name.
+    /// The answers in the order of the tasks, each with its task's name.
     pub tasks: Vec<(&'static str, Report)>,
-    /// How far sizes are off, where a slice of the flows is audited.
+    /// How far sizes are off, if a slice of the flows is audited.
     pub audit: Option<Box<Audit>>,
-    /// Traffic by protocol and port, where the key tells.
+    /// Traffic by protocol and port, if the key has them or packets are counted by service.
     pub breakdown: Option<Breakdown>,
-    /// Traffic over time, where a task asks for it.
+    /// Traffic over time, if a task asks for it.
     pub series: Option<Box<Series>>,
     /// The agents whose snapshots were merged, in a network-wide report.
     pub network: Option<Box<Network>>,
-    /// What was left out, and why; what else a reader must know.
+    /// Notes: what was left out and why, and what else a reader must know.
     pub notes: Vec<String>,
-    /// Items that the sink did not take, since the report before this one.
+    /// Items that the sink did not take since the previous report.
     pub undelivered: u64,
 }
 
 impl EpochReport {
-    /// The keyed traffic, estimated where a sample of it was read.
+    /// The keyed traffic, estimated if a sample of it was read.
     pub fn keyed(&self) -> Size {
         Traffic::keyed(self.traffic, &self.account)
     }
 
-    /// Bytes of memory that the report takes, but for what is small and does not grow.
+    /// Bytes of memory that the report takes, without small parts of constant size.
     pub fn memory_bytes(&self) -> usize {
         let tasks = self.tasks.iter().map(|(_, report)| report.memory_bytes());
         let series = self.series.as_ref().map_or(0, |series| series.memory_bytes());
@@ -83,10 +83,10 @@ fn text_bytes(texts: &[String]) -> usize {
     texts.iter().map(|text| size_of::<String>() + text.len()).sum()
 }
 
-/// How far the summary's sizes are off in the slice of the flows that an exact table counts, too.
+/// How far the summary's sizes are off in the slice of flows that an exact table counts too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Audit {
-    /// One flow in so many is in the slice.
+    /// One flow in this many is in the slice.
     pub one_in: u32,
     /// The errors of their sizes.
     pub observed: Observed,
@@ -95,20 +95,21 @@ pub struct Audit {
 /// How complete a network-wide report is: which agents are in it, and which are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// Tells the report from all others. Copies of a report share it.
+    /// Identifies the report. Copies of a report have the same one.
     pub id: String,
-    /// Snapshots that were merged. Of two reports of an epoch, the one with more corrects the other.
+    /// Number of merged snapshots. Of two reports of an epoch, the one with more snapshots corrects
+    /// the other.
     pub revision: u64,
-    /// Agents that are expected, or sent a snapshot of the epoch.
+    /// Agents that are expected or that sent a snapshot of the epoch.
     pub agents: u64,
-    /// Those whose snapshots were merged.
+    /// Agents whose snapshots were merged.
     pub reported: u64,
-    /// Those that sent none.
+    /// Agents that sent none.
     pub missing: Vec<String>,
     /// Snapshots that were not merged.
     pub left_out: Vec<LeftOut>,
-    /// Snapshots of earlier epochs that came too late since the report before, by agent. Copies of a
-    /// report may differ in it.
+    /// Snapshots of earlier epochs that came too late since the previous report, by agent. Copies
+    /// of a report may differ here.
     pub late: Vec<(String, u64)>,
 }
 
@@ -117,9 +118,10 @@ pub struct Network {
 pub struct LeftOut {
     /// The agent that sent it.
     pub agent: String,
-    /// What differs from the others, or is wrong: `seed`, `parameters`, `version`, `id`, `bytes` and so on.
+    /// The field that differs from the others, or is wrong: `seed`, `parameters`, `version`, `id`,
+    /// `bytes` and so on.
     pub field: &'static str,
-    /// What it is, and what it should be.
+    /// Its value, and the expected one.
     pub reason: String,
 }
 
@@ -139,17 +141,18 @@ impl Network {
 pub struct SummaryInfo {
     /// Its name in the catalog.
     pub algorithm: &'static str,
-    /// The accelerators before it, the first of which meets the packets first, with a plus between
-    /// them; "none" where there is none.
+    /// The accelerators in front of it, joined by plus signs, "none" if there are none. The first
+    /// one gets the packets first.
     pub accelerator: String,
-    /// Bytes reserved for measuring, over all lanes.
+    /// Bytes reserved for the summaries of all lanes.
     pub memory_bytes: usize,
-    /// Its parameters, as the catalog names them; those of an accelerator behind its name and a dot.
+    /// Its parameters, as the catalog names them. Those of an accelerator are prefixed with its
+    /// name and a dot.
     pub parameters: Vec<(String, Setting)>,
 }
 
 impl SummaryInfo {
-    /// Whether it says when and how flows were seen.
+    /// Whether it records when and how flows were seen.
     pub fn is_detailed(&self) -> bool {
         let detail = Setting::Word("detail");
         self.parameters.iter().any(|(name, value)| name == "state" && *value == detail)
@@ -163,7 +166,7 @@ pub struct Breakdown {
     pub protocols: Vec<(u8, Size)>,
     /// Protocol, service port (the lower of both) and its size; the heaviest only.
     pub ports: Vec<(u8, u16, Size)>,
-    /// What may be of any of them.
+    /// Untracked traffic, which may belong to any of them.
     pub untracked: Size,
 }
 
@@ -172,11 +175,11 @@ pub struct Breakdown {
 pub struct Gap {
     /// The name of the measurement.
     pub measurement: Arc<str>,
-    /// The run, where its epochs are stored.
+    /// The number of the run, if its epochs are stored.
     pub run: Option<u64>,
     /// Number of the first empty epoch.
     pub epoch: u64,
-    /// How many there are.
+    /// Number of empty epochs.
     pub epochs: u64,
     /// Start of the first.
     pub start_ns: i64,
@@ -189,11 +192,11 @@ pub struct Gap {
 pub struct TotalReport {
     /// The name of the measurement.
     pub measurement: Arc<str>,
-    /// The run, where its epochs are stored.
+    /// The number of the run, if its epochs are stored.
     pub run: Option<u64>,
     /// The inputs, as named.
     pub files: Vec<String>,
-    /// Epochs closed, empty ones in gaps not counted.
+    /// Epochs closed, without the empty ones in gaps.
     pub epochs: u64,
     /// Time of the earliest packet.
     pub start_ns: Option<i64>,
@@ -201,22 +204,22 @@ pub struct TotalReport {
     pub end_ns: Option<i64>,
     /// The sum of the epochs' accounts.
     pub account: Account,
-    /// The keyed traffic, where a sampler before the headers read a sample of it.
+    /// The estimated keyed traffic, if a sampler before headers read a sample of it.
     pub traffic: Option<Traffic>,
     /// Records that the source accepted although their lengths contradict each other.
     pub irregular: u64,
-    /// What the source counted; that of several queues added up.
+    /// The counters of the source, or their sums over several queues.
     pub counters: Vec<Counter>,
     /// One line for each input that was damaged or could not be read.
     pub problems: Vec<String>,
-    /// What else a reader must know.
+    /// Notes: what else a reader must know.
     pub notes: Vec<String>,
-    /// Items that the sink did not take, over the whole run.
+    /// Items that the sink did not take in the whole run.
     pub undelivered: u64,
 }
 
 impl TotalReport {
-    /// A total without an epoch.
+    /// A total of no epochs.
     pub fn new(measurement: Arc<str>) -> Self {
         Self {
             measurement,
@@ -235,7 +238,7 @@ impl TotalReport {
         }
     }
 
-    /// Bytes of memory that the report takes, but for what is small and does not grow.
+    /// Bytes of memory that the report takes, without small parts of constant size.
     pub fn memory_bytes(&self) -> usize {
         let texts = [&self.files, &self.problems, &self.notes];
         size_of::<Self>() + texts.into_iter().map(|texts| text_bytes(texts)).sum::<usize>()

@@ -1,4 +1,5 @@
-//! Sampling before headers: which packets of an epoch are read, and what those stand for.
+//! Sampling before headers: which packets of an epoch are read, and how many packets each of them
+//! represents.
 
 use std::collections::VecDeque;
 
@@ -12,10 +13,10 @@ use crate::config::{Config, EpochLength};
 use crate::error::EngineError;
 use crate::source::Thinned;
 
-/// Packets that arrived together and were not read yet.
+/// Packets that arrived together and have not been read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrivals {
-    /// How many: 64 at most.
+    /// Number of packets, at most 64.
     pub packets: u32,
     /// Their bytes on the wire.
     pub bytes: u64,
@@ -24,10 +25,10 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Packets of a burst at most.
+    /// Most packets of a burst.
     pub const MOST: u32 = u64::BITS;
 
-    /// A bit for each packet.
+    /// A mask with a bit for each packet.
     ///
     /// # Panics
     /// When there are more than [`Self::MOST`].
@@ -43,27 +44,27 @@ impl Arrivals {
 /// The keyed traffic of an epoch of which a sample was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
-    /// Packets that those with a key stand for.
+    /// Packets represented by those with a key.
     pub(crate) packets: f64,
-    /// Packets that one stands for at most.
+    /// Most packets that one packet represents.
     pub(crate) weight: f64,
-    /// Chance that the traffic is not within its bounds.
+    /// Probability that the traffic is not within its bounds.
     pub(crate) delta: f64,
-    /// Bytes of the longest packet, where the sample was drawn before packets came here.
+    /// Bytes of the longest packet, if the source delivered a sample.
     pub(crate) elsewhere: Option<u32>,
 }
 
-/// Chance that a bound of packets that were sampled elsewhere does not hold.
+/// Probability that a bound does not hold for packets that the source sampled.
 const DELTA: f64 = 0.01;
 
 impl Traffic {
-    /// Nothing yet of what is read at this rate.
+    /// No traffic yet, read at this rate.
     pub(crate) fn none(rate: HeaderRate) -> Self {
         Self { packets: 0.0, weight: 1.0, delta: rate.delta(), elsewhere: None }
     }
 
-    /// The same where packets were sampled before they came here, of which a sample was drawn again where
-    /// there is one.
+    /// The traffic of packets that the source sampled. `again` is the sample that was drawn from
+    /// these, if any.
     pub(crate) fn thinned(again: Option<Self>, thinned: Thinned) -> Self {
         let one_in = thinned.one_in as f64;
         match again {
@@ -77,12 +78,12 @@ impl Traffic {
         }
     }
 
-    /// Packets that one that was read stands for at most.
+    /// Most packets that a packet that was read represents, as a whole number.
     pub(crate) fn one_in(self) -> u64 {
         self.weight.round() as u64
     }
 
-    /// Two samples that were drawn independently, where there are two.
+    /// The sum of two independent samples, or the only one.
     pub(crate) fn both(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(one), Some(other)) => Some(one.and(other)),
@@ -90,7 +91,7 @@ impl Traffic {
         }
     }
 
-    /// This sample and one that was drawn independently of it.
+    /// The sum of this sample and an independent one.
     fn and(self, other: Self) -> Self {
         Self {
             packets: self.packets + other.packets,
@@ -100,15 +101,15 @@ impl Traffic {
         }
     }
 
-    /// The keyed traffic of an account, of which this sample was read, where there is one: what thresholds
-    /// and shares are of.
+    /// The keyed traffic of an account, estimated if `sample` was read of it. Thresholds and shares
+    /// refer to it.
     pub(crate) fn keyed(sample: Option<Self>, account: &Account) -> Size {
         let packets = sample.map_or(account.keyed, |it| it.estimate(account).value.round() as u64);
         Size { packets, bytes: account.keyed_bytes }
     }
 
-    /// The keyed packets of all that arrived. Chernoff's bounds hold for a sum of independent draws, as
-    /// for the flows of a sample.
+    /// Estimates the keyed packets among all that arrived. Chernoff's bounds hold for a sum of
+    /// independent draws, as for the flows of a sample.
     pub fn estimate(&self, account: &Account) -> Estimate {
         let (keyed, skipped) = (account.keyed as f64, account.skipped.packets as f64);
         let unit = 2.0 * self.weight * (2.0 / self.delta).ln();
@@ -136,10 +137,10 @@ impl Traffic {
     }
 }
 
-/// Refuses what a sampler before the headers cannot do.
+/// Refuses what does not work with a sampler before headers.
 ///
 /// # Errors
-/// With what it can do.
+/// With what to use or leave out instead.
 pub(crate) fn check(config: &Config) -> Result<(), EngineError> {
     let by_packets = |length| matches!(length, EpochLength::Packets(_));
     let refuse = |reason: &str| Err(EngineError::Sampling(reason.to_owned()));
@@ -165,14 +166,14 @@ pub(crate) fn check(config: &Config) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// The seed of a queue's draws: that of the samplers, apart for each measurement, each queue and, where
-/// hosts share a seed file, each host.
+/// The seed of a queue's draws: the seed of samplers, varied by measurement, by queue and, if hosts
+/// share a seed file, by host.
 fn apart(seed: &Seed, measurement: &str, queue: usize) -> u64 {
     let host = match seed.id() {
         SeedId::File(_) => rustix::system::uname().nodename().to_bytes().to_vec(),
         _ => Vec::new(),
     };
-    // FNV-1a, of parts that begin with their lengths.
+    // FNV-1a over parts with their lengths in front.
     let parts = [&host[..], measurement.as_bytes(), &queue.to_le_bytes()];
     let bytes = parts
         .iter()
@@ -186,12 +187,12 @@ fn apart(seed: &Seed, measurement: &str, queue: usize) -> u64 {
 /// The sampling of one queue.
 pub(crate) struct Sampling {
     sampler: HeaderSampler,
-    /// What was read of the open epoch.
+    /// The traffic read of the open epoch.
     traffic: Traffic,
-    /// Keyed packets that are in it, and what each of those that follow stands for.
+    /// Keyed packets included in it, and the number that each following packet represents.
     counted: u64,
     weight: f64,
-    /// The chance and the weight of packets that were wanted and are yet to come.
+    /// The probability and the weight of wanted packets that have not come yet.
     owed: VecDeque<(f64, u64)>,
 }
 
@@ -203,18 +204,18 @@ impl Sampling {
         Self { sampler, traffic: Traffic::none(rate), counted, weight, owed }
     }
 
-    /// Forgets the packets of an epoch.
+    /// Forgets the traffic of an epoch.
     pub(crate) fn forget(&mut self) {
         self.traffic = Traffic::none(self.sampler.rate());
         self.counted = 0;
     }
 
-    /// Draws anew for the epoch of this number.
+    /// Restarts the draws for the epoch with this number.
     pub(crate) fn begin(&mut self, epoch: i64) {
         self.sampler.begin(epoch);
     }
 
-    /// Packets before the next one that is wanted.
+    /// Number of packets before the next wanted one.
     #[inline(always)]
     pub(crate) fn ahead(&self) -> u64 {
         self.sampler.ahead()
@@ -225,33 +226,34 @@ impl Sampling {
         self.sampler.gaps()
     }
 
-    /// Passes over all of `packets`, unless one of them is wanted; whether it did.
+    /// Passes over `packets` packets unless one of them is wanted; returns whether it did.
     #[inline(always)]
     pub(crate) fn pass(&mut self, packets: u64) -> bool {
         self.sampler.pass(packets)
     }
 
-    /// How many of the next `most` packets are surely alike, and whether they are wanted.
+    /// The length of a run of packets, at most `most`, that are all wanted or all unwanted, and
+    /// which.
     pub(crate) fn next(&self, most: usize) -> (usize, bool) {
         let (ahead, run) = (self.sampler.ahead(), self.sampler.run());
         let alike = usize::try_from(ahead.max(run)).map_or(most, |alike| alike.min(most));
         (alike, ahead == 0)
     }
 
-    /// Goes on behind so many packets that were wanted and read.
+    /// Continues after this many packets that were wanted and read.
     pub(crate) fn took(&mut self, packets: usize) {
         for _ in 0..packets {
             self.sampler.take();
         }
     }
 
-    /// Wants the next packet, which is to come.
+    /// Notes that the next packet is wanted and will come.
     pub(crate) fn owe(&mut self) {
         self.owed.push_back((self.sampler.chance(), self.sampler.weight()));
         self.sampler.take();
     }
 
-    /// Packets that were wanted and are yet to come, as far as they stand for the same.
+    /// Number of wanted packets that will come next and represent equally many packets.
     #[inline(always)]
     pub(crate) fn owed(&self) -> usize {
         match self.owed.front() {
@@ -260,40 +262,42 @@ impl Sampling {
         }
     }
 
-    /// So many of these came.
+    /// Notes that this many of them came.
     pub(crate) fn came(&mut self, packets: usize) {
         self.owed.drain(..packets);
     }
 
-    /// Gives up those that did not come; returns how many.
+    /// Gives up the wanted packets that did not come; returns their number.
     pub(crate) fn give_up(&mut self) -> u64 {
         let given_up = self.owed.len() as u64;
         self.owed.clear();
         given_up
     }
 
-    /// What the next packet that is read stands for: in all, and in the summary.
+    /// The number of packets that the next packet represents in the traffic, and its weight in the
+    /// summary.
     pub(crate) fn next_weight(&self) -> (f64, u64) {
         let now = (self.sampler.chance(), self.sampler.weight());
         let (chance, weight) = self.owed.front().copied().unwrap_or(now);
         (1.0 / chance, weight)
     }
 
-    /// Whether the packets read last stand for so many each.
+    /// Whether each of the latest packets represents this many.
     pub(crate) fn stands_for(&self, packets: f64) -> bool {
         self.weight.to_bits() == packets.to_bits()
     }
 
-    /// Counts all keyed packets of the epoch so far; those that follow stand for so many each.
+    /// Adds the keyed packets since the last call to the traffic. Each following packet represents
+    /// `then` packets.
     pub(crate) fn count(&mut self, keyed: u64, then: f64) {
         self.traffic.packets += (keyed - self.counted) as f64 * self.weight;
         (self.counted, self.weight) = (keyed, then);
     }
 
-    /// What was read of the epoch, up to `keyed` keyed packets.
+    /// The traffic read of the epoch, up to `keyed` keyed packets.
     pub(crate) fn so_far(&mut self, keyed: u64) -> Traffic {
         self.count(keyed, self.weight);
-        // The chance falls as packets come: the next one has the largest weight there was.
+        // The probability falls as packets come, so the next packet has the largest weight so far.
         self.traffic.weight = self.traffic.weight.max(1.0 / self.sampler.chance());
         self.traffic
     }

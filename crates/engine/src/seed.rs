@@ -1,4 +1,4 @@
-//! Where the seed of a run comes from.
+//! The seed of a run: random, or from a file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use flowgauge_kernel::{LEAST_SEED_BYTES, Seed};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Bytes that a seed file has at most: beyond them it was named by mistake.
+/// Largest size of a seed file in bytes. A larger file was named by mistake.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Why a seed file gives no seed.
+/// Why a seed file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SeedError {
     /// It cannot be read.
@@ -22,7 +22,7 @@ pub enum SeedError {
         /// The operating system's reason.
         error: io::Error,
     },
-    /// It is open to others than its owner.
+    /// Others than its owner may open it.
     #[error(
         "the seed file '{}' is accessible to other users (mode {mode:04o}); run 'chmod 600 {}'",
         path.display(),
@@ -43,7 +43,7 @@ pub enum SeedError {
     Size {
         /// The file.
         path: PathBuf,
-        /// Its bytes, or one more than may be.
+        /// Its bytes, or one more than the limit.
         bytes: usize,
     },
 }
@@ -51,7 +51,7 @@ pub enum SeedError {
 /// A seed of 256 random bits.
 ///
 /// # Errors
-/// When the operating system gives none.
+/// When the operating system provides none.
 pub fn random() -> io::Result<Seed> {
     let mut bits = [0; 32];
     let mut filled = 0;
@@ -61,10 +61,10 @@ pub fn random() -> io::Result<Seed> {
     Ok(Seed::random(bits))
 }
 
-/// The seed whose secret is all bytes of a file that only its owner may read.
+/// The seed made of all bytes of a file that only its owner may read.
 ///
 /// # Errors
-/// When it cannot be read, is open to others, or has too few bytes.
+/// When the file cannot be read, is open to others, or has too few or too many bytes.
 pub fn from_file(path: &Path) -> Result<Seed, SeedError> {
     let unreadable = |error| SeedError::Unreadable { path: path.to_owned(), error };
     let file = File::open(path).map_err(unreadable)?;

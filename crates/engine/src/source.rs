@@ -1,7 +1,7 @@
-//! Where packets come from: one source per queue, which lends out frames a burst at a time.
+//! Sources of packets: one per queue, which lends out frames a burst at a time.
 //!
-//! A source is anything that has frames in memory: a window over a file, a ring that the kernel
-//! fills, the buffers of a driver. It neither parses nor copies them.
+//! A source holds frames in memory: a window over a file, a ring that the kernel fills, the buffers
+//! of a driver. It neither parses nor copies them.
 
 use std::error::Error;
 
@@ -9,24 +9,25 @@ use arrayvec::ArrayVec;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::packet::{Frame, Frames, LinkType};
 
-/// Up to 256 frames in the order of their arrival, each a slice of its source's memory.
+/// Up to 256 frames in order of arrival, each a slice of its source's memory.
 pub struct Burst<'a> {
     bytes: ArrayVec<&'a [u8], BATCH_PACKETS>,
     columns: &'a mut Columns,
     thinned: Option<Thinned>,
 }
 
-/// How packets were sampled before their source had them. It lends out each as often as it stands for.
+/// How packets were sampled before the source got them. The source lends out each sampled packet as
+/// many times as the number of packets it represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thinned {
-    /// Packets that one which was sampled stands for at most; those of it are lent out one by one.
+    /// Most packets represented by one sampled packet.
     pub one_in: u64,
     /// Bytes of the longest packet on the wire.
     pub longest: u32,
 }
 
 impl Thinned {
-    /// The larger numbers of two.
+    /// The maximum of each field.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let (one_in, longest) = (self.one_in.max(other.one_in), self.longest.max(other.longest));
@@ -34,8 +35,8 @@ impl Thinned {
     }
 }
 
-/// Lengths, link types and times of a burst. One burst after another uses the same columns, so that they
-/// are cleared once.
+/// Lengths, link types and times of a burst. Successive bursts use the same columns, so they are
+/// cleared only once.
 pub struct Columns {
     wires: [u32; BATCH_PACKETS],
     links: [LinkType; BATCH_PACKETS],
@@ -58,27 +59,27 @@ impl<'a> Burst<'a> {
         Self { bytes: ArrayVec::new(), columns, thinned: None }
     }
 
-    /// Says that its packets are those that a sample stands for.
+    /// Marks its packets as represented by a sample.
     pub fn thin(&mut self, thinned: Thinned) {
         self.thinned = Some(self.thinned.map_or(thinned, |own| own.and(thinned)));
     }
 
-    /// How its packets were sampled, where they were.
+    /// How its packets were sampled; `None` if they were not.
     pub fn thinned(&self) -> Option<Thinned> {
         self.thinned
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// How many more there is room for.
+    /// Number of frames that still fit.
     #[inline(always)]
     pub fn room(&self) -> usize {
         self.bytes.remaining_capacity()
@@ -94,7 +95,7 @@ impl<'a> Burst<'a> {
     /// Adds a frame.
     ///
     /// # Panics
-    /// When there is no room for it.
+    /// When the burst is full.
     #[inline(always)]
     pub fn push(&mut self, frame: Frame<'a>) {
         let at = self.bytes.len();
@@ -111,10 +112,10 @@ impl<'a> Burst<'a> {
         }
     }
 
-    /// Adds packets that came at the same time.
+    /// Adds frames that arrived at the same time.
     ///
     /// # Panics
-    /// When there is no room for them, or there are not as many lengths on the wire.
+    /// When the frames do not fit, or the number of lengths differs.
     #[inline(always)]
     pub fn arrive(
         &mut self,
@@ -177,78 +178,78 @@ impl<'a> Extend<Frame<'a>> for Burst<'a> {
 /// # Ok::<(), SourceError>(())
 /// ```
 pub trait Source {
-    /// Adds the next frames to an empty `burst`; `false` at the end, with no frame. A source that
-    /// waits for packets returns after a while without any, so that its caller sees the time pass.
+    /// Adds the next frames to an empty `burst`. Returns `false` at the end, with no frame. A
+    /// source that waits for packets returns after a while without any, so its caller sees time
+    /// pass.
     ///
     /// # Errors
-    /// When the input is damaged, or cannot be read. All frames before that place were lent out
-    /// already. The next call continues behind it, with the next input if there is one.
+    /// When the input is damaged or cannot be read. All frames before that place have been lent
+    /// out. The next call continues after it, with the next input if there is one.
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError>;
 
-    /// Passes over the next packets without lending them out, as far as `ahead` goes and no further than
-    /// costs next to nothing: a file looks at the headers of records that are in memory. A source that
-    /// cannot passes over none; the meter then passes over frames that were lent out.
+    /// Passes over the next packets without lending them out, within `ahead` and only while it
+    /// costs next to nothing: a file looks at the headers of records in memory. The default passes
+    /// over none; the meter then passes over frames that were lent out.
     fn skip(&mut self, ahead: &Ahead) -> Skipped {
         Skipped::none(ahead)
     }
 
-    /// As [`Self::skip`], but goes on behind the next packets that are wanted, which the next
-    /// [`Self::poll`] lends out alone. There is one behind each of these gaps, of which the first is what
-    /// is ahead. A source that keeps none passes over the first gap.
+    /// As [`Self::skip`], but also continues past wanted packets, which the next [`Self::poll`]
+    /// lends out alone. There is one after each of these gaps; the first gap is the one in `ahead`.
+    /// The default passes over the first gap only.
     fn pick(&mut self, ahead: &Ahead, gaps: &[u64]) -> Skipped {
         let _ = gaps;
         self.skip(ahead)
     }
 
-    /// The names of the inputs begun so far, in their order, such as files or an interface.
+    /// The names of the inputs opened so far, in order, such as files or an interface.
     fn inputs(&self) -> &[String] {
         &[]
     }
 
-    /// What was counted so far. Reading it costs next to nothing.
+    /// The counters so far. Costs next to nothing.
     fn counters(&self) -> &[Counter] {
         &[]
     }
 
-    /// Bytes read and to be read. Costs next to nothing.
+    /// Bytes read and bytes in all. Costs next to nothing.
     fn progress(&self) -> Progress {
         Progress::default()
     }
 
     /// A time, in nanoseconds since the UNIX epoch, before which no more packets will come: the
-    /// wall clock of a source that waits for packets; `None` where only packets carry a time, as in
-    /// a file. Costs at most reading a clock.
+    /// wall clock of a source that waits for packets. `None` if only packets carry a time, as in a
+    /// file. Costs at most reading a clock.
     fn clock_ns(&self) -> Option<i64> {
         None
     }
 
-    /// Something that a reader of the open epoch's report must know, once; `None` when there is
-    /// nothing more.
+    /// A note for the open epoch's report. Each note is returned once; `None` if there are no more.
     fn note(&mut self) -> Option<String> {
         None
     }
 }
 
-/// Packets that a meter does not want.
+/// The next packets, if the meter surely does not want them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ahead {
-    /// How many, from the next one on.
+    /// Number of packets, from the next one on.
     pub packets: u64,
-    /// The time of the packet before them, in nanoseconds since the UNIX epoch. A packet that is older
-    /// than the one before it ends them.
+    /// The time of the previous packet, in nanoseconds since the UNIX epoch. A packet older than
+    /// its predecessor ends the run of unwanted packets.
     pub from_ns: i64,
-    /// The last time at which they are not wanted. A packet that is younger ends them.
+    /// The latest time of an unwanted packet. A younger packet ends the run.
     pub until_ns: i64,
 }
 
 /// Packets that a source passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many.
+    /// Number of packets passed over.
     pub packets: u64,
-    /// How many that are wanted stand among them, and are yet to come.
+    /// Number of wanted packets among them, which will come next.
     pub picked: usize,
-    /// The bytes on the wire of both.
+    /// Bytes on the wire of both.
     pub bytes: u64,
     /// Time of the last of them.
     pub last_ns: i64,
@@ -260,7 +261,7 @@ impl Skipped {
         Self { packets: 0, picked: 0, bytes: 0, last_ns: ahead.from_ns }
     }
 
-    /// Counts the next packet, if it is among those ahead; whether it is.
+    /// Counts the next packet if it is within `ahead`; returns whether it is.
     #[inline(always)]
     pub fn take(&mut self, ahead: &Ahead, wire: u32, time_ns: i64) -> bool {
         let taken =
@@ -274,7 +275,7 @@ impl Skipped {
     }
 }
 
-/// A number that a source keeps.
+/// A counter of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// Its name, in lower case with underscores.
@@ -290,7 +291,7 @@ pub struct Counter {
 pub enum CounterKind {
     /// Packets lost before the source could lend them out: by the kernel, its ring or a driver.
     Lost,
-    /// Records that were lent out although they contradict themselves.
+    /// Records that were lent out although their lengths contradict each other.
     Irregular,
     /// Anything else.
     Other,
@@ -318,7 +319,7 @@ impl Counter {
     }
 }
 
-/// What a source says of its inputs.
+/// What a source reports about its inputs.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) inputs: Vec<String>,
@@ -331,51 +332,50 @@ impl Origin {
     }
 }
 
-/// How much of the input was read, compressed as it stands.
+/// How much of the input was read. Compressed input counts in compressed bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes read. An input that was left early counts whole.
+    /// Bytes read. An input that was abandoned early counts in full.
     pub read: u64,
-    /// Bytes of all inputs together; `None` where that is not known.
+    /// Bytes of all inputs; `None` if unknown.
     pub total: Option<u64>,
 }
 
-/// Why a source cannot continue where it is. The text is the line to show, and names the input.
+/// Why a source cannot continue. The text names the input and is shown to the user as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// An input is damaged or ends too early.
     #[error(transparent)]
     Damaged(Box<dyn Error + Send + Sync>),
-    /// An input could not be begun: it does not exist, or is something else.
+    /// An input could not be opened: it does not exist, or has another format.
     #[error(transparent)]
     Unreadable(Box<dyn Error + Send + Sync>),
-    /// A device or the operating system gives no more packets.
+    /// A device or the operating system delivers no more packets.
     #[error(transparent)]
     Failed(Box<dyn Error + Send + Sync>),
 }
 
 /// Inputs that can be read one after another, or several at a time.
 pub trait Inputs {
-    /// All of them as one source.
+    /// All inputs as one source.
     fn chain(&self) -> Box<dyn Chunks + Send>;
 
-    /// Divides them among `readers`, of which each reads its pieces in order; `None` where that
-    /// does not pay, or where an input cannot be read a second time. If all pieces are read
-    /// without an error, they give what [`chain`](Self::chain) gives; if one is not, what was read
-    /// must be discarded.
+    /// Divides the inputs among `readers`; each reader reads its pieces in order. `None` if
+    /// dividing does not pay, or an input cannot be read twice. If all pieces are read without an
+    /// error, they give what [`chain`](Self::chain) gives. Otherwise the result must be discarded.
     fn divide(&self, readers: usize) -> Option<Vec<Vec<Piece>>>;
 }
 
-/// Part of an input, or all of it, for one of several readers.
+/// All or a part of an input, for one of several readers.
 pub struct Piece {
-    /// The number of its input, from 0. Pieces of the same input follow one another in the order
-    /// of their readers.
+    /// The number of its input, from 0. Pieces of the same input are in the order of their readers.
     pub input: usize,
     /// Its packets.
     pub source: Box<dyn Source + Send>,
 }
 
-/// Many packets, in memory that goes with them from thread to thread and is used again and again.
+/// A chunk of packets that one thread reads and another one measures. Its memory moves between
+/// threads with it and is reused.
 #[derive(Debug, Default)]
 pub struct Chunk {
     memory: Vec<u8>,
@@ -392,32 +392,32 @@ struct Place {
     time_ns: i64,
 }
 
-/// A source whose packets several threads measure: one reads a chunk while another one looks at the
-/// packets of the chunk before.
+/// A source that is read in chunks: one thread reads a chunk while another one measures the
+/// previous chunk.
 pub trait Chunks: Source {
-    /// Replaces what is in `chunk` by the next packets, those of some 256 KiB; `false` at the end, with no
-    /// packet. May be called instead of [`Source::poll`] throughout.
+    /// Replaces the contents of `chunk` by the next packets, about 256 KiB of them. Returns `false`
+    /// at the end, with no packet. May be called instead of [`Source::poll`] throughout.
     ///
     /// # Errors
-    /// As [`Source::poll`]: all packets before that place were in a chunk already.
+    /// As [`Source::poll`]: all packets before that place have been in a chunk.
     fn read(&mut self, chunk: &mut Chunk) -> Result<bool, SourceError>;
 }
 
 impl Chunk {
-    /// Forgets the packets. Their memory stays.
+    /// Removes the packets, and keeps the memory.
     pub fn clear(&mut self) {
         self.places.clear();
     }
 
-    /// The memory in which the source puts the bytes of packets.
+    /// The memory into which the source puts the bytes of packets.
     pub fn memory(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }
 
-    /// Adds frames whose bytes are slices of `bytes`, which will be at the begin of the memory.
+    /// Adds frames whose bytes are slices of `bytes`, which will be at the beginning of the memory.
     ///
     /// # Panics
-    /// When a frame lies elsewhere.
+    /// When the bytes of a frame lie elsewhere.
     #[inline]
     pub fn extend(&mut self, bytes: &[u8], frames: Frames<'_>) {
         let base = bytes.as_ptr().addr();
@@ -438,7 +438,7 @@ impl Chunk {
         }
     }
 
-    /// The packets in their order.
+    /// The packets in order.
     #[inline]
     pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         self.places.iter().map(|place| {
@@ -448,7 +448,7 @@ impl Chunk {
         })
     }
 
-    /// How many packets there are.
+    /// Number of packets.
     pub fn len(&self) -> usize {
         self.places.len()
     }

@@ -1,4 +1,4 @@
-//! What one worker measures an epoch with, and what the tasks see of several of these.
+//! The summaries of one worker, and the view that tasks have of several workers' summaries.
 
 use flowgauge_core::accelerator::HeaderRate;
 use flowgauge_core::any::{AnySummary, BatchMut};
@@ -14,40 +14,41 @@ use flowgauge_core::terms::{Measure, Size};
 
 use crate::intake::Ended;
 
-/// Empty epochs after which any forecast is forgotten: it halves in each of them, and is gone below ½.
+/// Empty epochs after which every forecast is forgotten: it halves in each of them, and is dropped
+/// below ½.
 const FORGOTTEN: u64 = 66;
 
-/// A summary for each lane that is measured, and where that is asked for, an audit of each.
+/// A summary for each measured lane, and an audit of each if the configuration asks for it.
 pub(crate) struct Summaries {
     pub(crate) lanes: Vec<AnySummary>,
     pub(crate) audits: Vec<Audit>,
 }
 
-/// The summaries of one worker in an epoch, or since an update of it.
+/// The summaries of one worker for an epoch, or for the part of it since an update.
 pub(crate) struct Set {
     pub(crate) summaries: Summaries,
-    /// Packets and bytes that they took.
+    /// Packets and bytes ingested.
     pub(crate) ingested: Size,
     /// The end of the epoch, in the set of the first worker.
     pub(crate) ended: Option<Ended>,
 }
 
-/// All summaries of a measurement, each set of the same size.
+/// All summaries of a measurement, in sets of the same size.
 pub(crate) struct Sets {
-    /// Those of each thread that measures: one, or two that are swapped. Concurrent summaries are in one
-    /// set that all threads fill.
+    /// The sets of each measuring thread: one, or two that are swapped. Concurrent summaries are in
+    /// one set that all threads fill.
     pub(crate) workers: Vec<Vec<Summaries>>,
-    /// Those into which the closer merges what was handed over, where updates are asked for.
+    /// The sets into which the closer merges what was handed over, if updates are made.
     pub(crate) sums: Vec<Summaries>,
 }
 
 impl Sets {
-    /// One that shows what all of them are like.
+    /// The first set; all others are like it.
     pub(crate) fn first(&self) -> &Summaries {
         &self.workers[0][0]
     }
 
-    /// Each of them.
+    /// All sets.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Summaries> {
         self.workers.iter().flatten().chain(&self.sums)
     }
@@ -69,7 +70,7 @@ impl Set {
 impl Take for Summaries {
     #[inline]
     fn take(&mut self, lane: usize, mut batch: BatchMut<'_>) {
-        // A summary may change the batch.
+        // The audit goes first, since a summary may change the batch.
         if let Some(audit) = self.audits.get_mut(lane) {
             audit.ingest(&mut batch);
         }
@@ -80,37 +81,37 @@ impl Take for Summaries {
 }
 
 impl Summaries {
-    /// How few packets they take, where the meter draws them before headers are read.
+    /// The sampling rate, if the meter samples before headers.
     pub(crate) fn header_rate(&self) -> Option<HeaderRate> {
         self.lanes.first()?.header_rate()
     }
 
-    /// Takes note that so many packets of the epoch were not read, none of which was more than one in
-    /// `one_in`.
+    /// Notes that this many packets of the epoch were skipped. A packet that was read represents at
+    /// most `one_in` packets.
     pub(crate) fn passed_over(&mut self, packets: u64, one_in: u64) {
         self.lanes.iter_mut().for_each(|summary| summary.passed_over(packets, one_in));
     }
 
-    /// Whether all workers fill these.
+    /// Whether all workers fill these summaries.
     pub(crate) fn is_concurrent(&self) -> bool {
         self.lanes.iter().any(AnySummary::is_concurrent)
     }
 
-    /// Handles of the same concurrent summaries; `None` where one worker owns these.
+    /// More handles of the same concurrent summaries; `None` if one worker owns the summaries.
     pub(crate) fn another(&self) -> Option<Self> {
         let lanes = self.lanes.iter().map(AnySummary::another).collect::<Option<_>>()?;
         Some(Self { lanes, audits: Vec::new() })
     }
 
-    /// Makes concurrent summaries readable, and begins the next epoch of what the workers fill.
+    /// Makes concurrent summaries readable, and begins the next epoch for the workers.
     ///
     /// # Errors
-    /// When there is another handle.
+    /// When another handle exists.
     pub(crate) fn collect(&mut self) -> Result<(), Incompatible> {
         self.lanes.iter_mut().try_for_each(AnySummary::collect)
     }
 
-    /// Passes on what is held back: answers are whole only then.
+    /// Flushes what accelerators hold back. Answers are complete only after this.
     pub(crate) fn settle(&mut self) {
         self.lanes.iter_mut().for_each(AnySummary::settle);
         self.audits.iter_mut().for_each(Audit::settle);
@@ -122,7 +123,7 @@ impl Summaries {
         self.audits.iter_mut().for_each(Audit::clear);
     }
 
-    /// Passes over empty epochs, which only forecasts feel.
+    /// Passes over empty epochs, which affect only forecasts.
     pub(crate) fn pass(&mut self, epochs: u64) {
         if self.is_lasting() {
             (0..epochs.min(FORGOTTEN)).for_each(|_| self.next_epoch());
@@ -135,19 +136,19 @@ impl Summaries {
         self.audits.iter_mut().for_each(Audit::clear);
     }
 
-    /// Begins another part of the same epoch, which is only merged into others.
+    /// Begins another part of the same epoch, which will be merged into a sum.
     pub(crate) fn next_part(&mut self) {
         self.lanes.iter_mut().for_each(AnySummary::next_part);
         self.audits.iter_mut().for_each(Audit::next_part);
     }
 
-    /// Adds what another worker measured with the same options.
+    /// Merges what another worker measured with the same options.
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
         self.lanes.iter_mut().zip(&other.lanes).try_for_each(|(own, other)| own.merge(other))?;
         self.audits.iter_mut().zip(&other.audits).try_for_each(|(own, other)| own.merge(other))
     }
 
-    /// Whether one of them reads the elements of packets.
+    /// Whether one of them needs the elements of packets.
     pub(crate) fn wants_elements(&self) -> bool {
         self.lanes.iter().any(AnySummary::wants_elements)
     }
@@ -172,7 +173,7 @@ impl Summaries {
         self.lanes.iter().map(AnySummary::memory_bytes)
     }
 
-    /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
+    /// The parameters in force. Those of the IPv6 lane end in `_ipv6`.
     pub(crate) fn parameters(&self) -> Vec<(String, Setting)> {
         self.lanes
             .iter()
@@ -181,7 +182,7 @@ impl Summaries {
             .collect()
     }
 
-    /// The accelerators before the summaries, by name; "none" where there is none.
+    /// The names of the accelerators in front of the summaries, "none" if there are none.
     pub(crate) fn accelerator(&self) -> String {
         let names: Vec<_> =
             self.lanes[0].accelerators().iter().map(|(accelerator, _)| *accelerator).collect();
@@ -189,7 +190,8 @@ impl Summaries {
     }
 }
 
-/// Makes one for each of so many workers of the first, where that is `another` handle of the same.
+/// Extends `all` to one value for each worker with `another` handle of the first, if it has
+/// handles.
 pub(crate) fn hand_out<T>(all: &mut Vec<T>, workers: usize, another: impl Fn(&T) -> Option<T>) {
     while all.len() < workers
         && let Some(other) = all.first().and_then(&another)
@@ -209,7 +211,7 @@ fn parameters(summary: &AnySummary, suffix: &str) -> Vec<(String, Setting)> {
     .collect()
 }
 
-/// What the tasks see of workers that measured side by side: their summaries joined, lane by lane.
+/// What the tasks read: the summaries of all workers, joined lane by lane.
 pub(crate) struct View<'a> {
     key: KeySpec,
     lanes: Vec<(usize, Joined<'a>)>,
@@ -218,7 +220,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The view of these sets, in which no flow is twice unless there is only one.
+    /// The view of these sets. No flow is in two of them.
     pub(crate) fn new(key: KeySpec, sets: impl Iterator<Item = &'a Summaries>) -> Self {
         let sets: Vec<_> = sets.collect();
         let lane = |(lane, key_bytes): (usize, &usize)| {
@@ -230,7 +232,7 @@ impl<'a> View<'a> {
         Self { key, lanes: key.lanes().iter().enumerate().filter_map(lane).collect(), audits }
     }
 
-    /// The view of lanes that answer for keys of so many canonical bytes, without audits.
+    /// The view of these lanes, each with the canonical bytes of its keys, without audits.
     pub(crate) fn of(key: KeySpec, lanes: impl Iterator<Item = (usize, &'a dyn Answers)>) -> Self {
         let lanes = lanes.map(|(bytes, lane)| (bytes, Joined::new(vec![lane]))).collect();
         Self { key, lanes, audits: Vec::new() }
@@ -248,7 +250,8 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// The slice that is audited, one flow in so many, and the errors of its sizes; `None` without an audit.
+    /// The audited slice, one flow in this many, and the errors of its sizes; `None` without an
+    /// audit.
     pub(crate) fn observed(&self, by: Measure) -> Option<(u32, Observed)> {
         let (_, first) = self.audits.first()?;
         let mut observed = Observed::default();
@@ -259,8 +262,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// What workers answer together that got packets of different flows: what each of them lists, and the
-/// sums of what each of them counts. Where there is one of them, it speaks for itself.
+/// The joined answers of workers whose flows are disjoint: the union of their lists and the sums of
+/// their counts. A single worker's answers are used directly.
 pub(crate) struct Joined<'a> {
     parts: Vec<&'a dyn Answers>,
     flows: Vec<&'a dyn Flows>,
@@ -283,7 +286,7 @@ impl<'a> Joined<'a> {
         }
     }
 
-    /// What `ask` gets of each part; `None` where one of them does not tell.
+    /// The results of `ask` for all parts; `None` if one of them has none.
     fn all<T>(&self, ask: impl Fn(&'a dyn Answers) -> Option<T>) -> Option<Vec<T>> {
         self.parts.iter().map(|part| ask(*part)).collect()
     }
@@ -319,7 +322,7 @@ impl Answers for Joined<'_> {
     }
 }
 
-/// The sum of estimates that do not depend on each other.
+/// The sum of independent estimates.
 fn sum(parts: impl Iterator<Item = Estimate>) -> Estimate {
     parts.fold(Estimate::exact(0), |sum, part| Estimate {
         value: sum.value + part.value,
@@ -358,7 +361,8 @@ impl Flows for Joined<'_> {
 }
 
 impl SizeQuery for Joined<'_> {
-    /// What the part says that lists the flow; where none does, what each of them may have of it.
+    /// The estimate of the part that lists the flow. If none does, the sum of the estimates of all
+    /// parts.
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let estimate = |part: &&dyn Answers| Some(part.size()?.estimate(key));
         let parts: Vec<_> = self.parts.iter().filter_map(estimate).collect();
@@ -386,7 +390,7 @@ impl Candidates for Joined<'_> {
         self.parts.iter().filter_map(|part| part.candidates()).map(Candidates::overflow).sum()
     }
 
-    /// Each part had all packets of its flows.
+    /// The maximum over the parts, since each part had all packets of its flows.
     fn unnamed(&self, by: Measure) -> Option<f64> {
         let parts = self.all(|part| part.candidates()?.unnamed(by))?;
         Some(parts.into_iter().fold(0.0, f64::max))

@@ -1,4 +1,4 @@
-//! How long workers are stopped by the end of an epoch, or by an update.
+//! How long the end of an epoch, or an update, stops workers.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::sink::units;
 
-/// Nanoseconds that fall into one bucket, and buckets: up to 65 µs.
+/// Nanoseconds per bucket, and number of buckets: up to 65 µs.
 const BUCKET_NS: usize = 16;
 const BUCKETS: usize = 4096;
 
-/// A histogram of the times that workers spent in changing their summaries at the end of an epoch
-/// or an update; apart from it, how long they waited for a set where the closer could not keep up. Memory: 16 KiB,
-/// and 32 bytes.
+/// A histogram of the times that workers spent swapping their summaries at the end of an epoch or
+/// at an update, and, separately, their waits for a set while the closer could not keep up. Memory:
+/// 16 KiB and 32 bytes.
 #[derive(Clone, Debug)]
 pub struct Swaps {
     buckets: Box<[u32; BUCKETS]>,
@@ -22,16 +22,16 @@ pub struct Swaps {
     waits: Waits,
 }
 
-/// How often, and how long, a worker had packets while all its sets were still with the closer.
+/// How often and how long workers had packets while the closer still had all their sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Epochs that began or went on late, counted for each worker.
+    /// Epochs that began or continued late, counted for each worker.
     pub epochs: u64,
-    /// How late, in all.
+    /// Total delay.
     pub time: Duration,
 }
 
-/// The swaps of one thread, which are added to those of the run when it ends.
+/// The swaps of one thread, which are added to those of the run when the thread ends.
 pub(crate) struct Record {
     own: Swaps,
     all: Arc<Mutex<Swaps>>,
@@ -84,7 +84,7 @@ impl Swaps {
         self.waits.time += waited;
     }
 
-    /// Adds those of another worker.
+    /// Adds the times of another worker.
     pub(crate) fn add(&mut self, other: &Self) {
         for (bucket, other) in self.buckets.iter_mut().zip(&*other.buckets) {
             *bucket += other;
@@ -95,13 +95,13 @@ impl Swaps {
         self.waits.time += other.waits.time;
     }
 
-    /// Changes recorded.
+    /// Number of swaps recorded.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|&bucket| u64::from(bucket)).sum::<u64>() + self.beyond
     }
 
-    /// The time that a share `q` of the changes took at most, to 16 ns up to 65 µs, and the longest
-    /// of all beyond that; zero without a change.
+    /// The quantile `q` of the swap times, exact to 16 ns up to 65 µs; beyond that the longest time
+    /// of all. Zero without a swap.
     pub fn quantile(&self, q: f64) -> Duration {
         let rank = (q * self.count() as f64).ceil() as u64;
         let mut seen = 0;
@@ -114,7 +114,7 @@ impl Swaps {
         self.longest
     }
 
-    /// The longest change.
+    /// The longest swap.
     pub fn longest(&self) -> Duration {
         self.longest
     }
@@ -124,7 +124,7 @@ impl Swaps {
         self.waits
     }
 
-    /// What a report says of them.
+    /// The note on them in a report.
     pub fn note(&self) -> Option<String> {
         let Waits { epochs, time } = self.waits;
         (epochs > 0).then(|| {
@@ -158,7 +158,7 @@ mod tests {
         swaps.add(&other);
         assert_eq!((swaps.count(), swaps.longest()), (1001, Duration::from_millis(3)));
         assert_eq!(swaps.quantile(1.0), Duration::from_millis(3));
-        // The end of the bucket, now that something took longer.
+        // The end of the bucket, since some swap took longer.
         assert_eq!(swaps.quantile(0.999), Duration::from_nanos(1008));
         let waits = Waits { epochs: 1, time: Duration::from_millis(4) };
         assert_eq!(swaps.waits(), waits);

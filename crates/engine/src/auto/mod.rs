@@ -1,10 +1,11 @@
-//! `--algorithm auto`: what measures best, of what can answer, tried on this machine.
+//! `--algorithm auto`: finds the best algorithm for the tasks by trying the candidates on this
+//! machine.
 //!
-//! Every algorithm of the catalog that answers the tasks, alone and behind every accelerator that
-//! goes before it, is tried on a sample of the packets: for a moment all of them, then all of the sample
-//! those that are not much slower than the fastest, then several times, by turns, those that are
-//! nearly as fast; a second or two in all. The fastest of those whose bounds are narrow enough, and
-//! whose memory holds the flows to come, is taken.
+//! Candidates are all algorithms of the catalog that answer the tasks, alone and behind every
+//! accelerator that supports them. They are tried on a sample of the packets in three rounds: all
+//! of them for a moment, those not much slower than the fastest on the whole sample, and those
+//! nearly as fast several times in turn. This takes a second or two. The choice is the fastest
+//! candidate whose bounds are narrow enough and whose memory holds the expected flows.
 
 mod sample;
 mod trial;
@@ -25,41 +26,41 @@ use crate::plan::Plan;
 pub use self::sample::Sample;
 pub use self::trial::{Largest, error, largest, plan};
 
-/// Packets of an input whose length cannot be told.
+/// Assumed packets of an input of unknown length.
 const UNKNOWN: u64 = 100_000_000;
 
-/// Times that differ by less are about the same.
+/// Times within this factor count as equal.
 const ALIKE: f64 = 1.05;
 
-/// What is wanted beside the tasks.
+/// Requirements beside the tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Half the width that bounds may have: a share of the traffic where they are about sizes, of
-    /// the number itself elsewhere.
+    /// Largest half width of bounds: as a share of the traffic for sizes, relative to the number
+    /// otherwise.
     pub error: f64,
-    /// Packets a second that must be kept up with.
+    /// Packets per second that the run must sustain.
     pub rate: Option<f64>,
 }
 
-/// What is taken, and what was tried.
+/// The choice, and all candidates tried.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The run with the algorithm, the accelerators and their parameters filled in.
+    /// The configuration with the algorithm, the accelerators and their parameters filled in.
     pub config: Config,
-    /// Everything that could answer, the choice first and then by time.
+    /// All candidates that can answer: the choice first, then by time.
     pub tried: Vec<Tried>,
-    /// Flows that are expected in an epoch.
+    /// Expected flows in an epoch.
     pub flows: f64,
-    /// Packets that are expected in an epoch.
+    /// Expected packets in an epoch.
     pub packets: f64,
 }
 
-/// Chooses for the tasks, the key and the memory of `asked`, whose algorithm, parameters and
-/// accelerators do not matter.
+/// Chooses an algorithm for the tasks, the key and the memory of `asked`. Ignores its algorithm,
+/// parameters and accelerators.
 ///
 /// # Errors
-/// When nothing can answer the tasks in this memory, or nothing is as exact and as fast as wanted:
-/// the sentence says what comes nearest.
+/// When no candidate answers the tasks in this memory, or none is exact and fast enough. The error
+/// names the closest candidate.
 pub fn choose(asked: &Config, wanted: Wanted, mut sample: Sample) -> Result<Choice, EngineError> {
     let asked = &with_tasks(asked)?;
     let outlook = outlook(asked, &mut sample)?;
@@ -78,8 +79,8 @@ pub fn choose(asked: &Config, wanted: Wanted, mut sample: Sample) -> Result<Choi
     Ok(Choice { config, tried, flows, packets })
 }
 
-/// Puts the choice first, and the others behind by time. Of those that are about as fast the most
-/// exact is the better one. Whose error is not known is chosen where nothing else can be.
+/// Puts the choice first, and the others after it by time. Among candidates of about equal speed,
+/// the most exact one wins. A candidate of unknown error is chosen only if there is no other.
 fn rank(tried: &mut [Tried]) {
     if tried.iter().all(|one| one.reason.is_some()) {
         for one in tried.iter_mut().filter(|one| one.reason == Some(Reason::Unknown)) {
@@ -96,7 +97,7 @@ fn rank(tried: &mut [Tried]) {
     });
 }
 
-/// What comes nearest to what is wanted.
+/// Describes the candidate closest to the requirements.
 fn nearest(tried: &[Tried], wanted: Wanted) -> String {
     let known = |one: &Tried| one.error.unwrap_or(f64::MAX);
     let Some(exact) = tried.iter().min_by(|a, b| known(a).total_cmp(&known(b))) else {
@@ -122,8 +123,8 @@ fn nearest(tried: &[Tried], wanted: Wanted) -> String {
     )
 }
 
-/// The run with its tasks by name: where none are named, those by default that an exact table
-/// answers.
+/// The configuration with its tasks by name. If it names none, these are the default tasks that an
+/// exact table answers.
 fn with_tasks(asked: &Config) -> Result<Config, EngineError> {
     if asked.tasks.is_some() {
         return Ok(asked.clone());
@@ -133,16 +134,17 @@ fn with_tasks(asked: &Config) -> Result<Config, EngineError> {
     Ok(Config { tasks: Some(tasks.map(str::to_owned).collect()), ..asked.clone() })
 }
 
-/// What is expected of an epoch.
+/// What an epoch is expected to hold.
 struct Outlook {
     packets: f64,
-    /// Flows of each lane.
+    /// Expected flows of each lane.
     lanes: Vec<f64>,
-    /// Those of the sample.
+    /// The flows of the sample.
     flows: Flows,
 }
 
-/// Flows grow as a power of the packets, whose exponent the halves of the sample tell.
+/// Extrapolates the sample to an epoch. Flows grow as a power of the packets; comparing the sample
+/// with its first half gives the exponent.
 fn outlook(config: &Config, sample: &mut Sample) -> Result<Outlook, EngineError> {
     let taken = sample.len() as f64;
     let all = config.limit.unwrap_or(u64::MAX).min(sample.expected().unwrap_or(UNKNOWN)) as f64;
@@ -161,18 +163,18 @@ fn outlook(config: &Config, sample: &mut Sample) -> Result<Outlook, EngineError>
     Ok(Outlook { packets, lanes: lanes.collect(), flows })
 }
 
-/// An algorithm behind accelerators, with parameters.
+/// A candidate: an algorithm with its parameters and accelerators.
 #[derive(Clone, Debug, PartialEq)]
 struct Candidate {
     algorithm: &'static str,
     parameters: Parameters,
     accelerators: Vec<(String, Parameters)>,
-    /// The error that a sample adds, however long it runs.
+    /// The error that sampling adds, however long the run is.
     sampling: f64,
 }
 
 impl Candidate {
-    /// The algorithm that answers nearly everything, exactly.
+    /// The algorithm that answers nearly all tasks, exactly.
     fn exact() -> Self {
         Self {
             algorithm: "linear-table",
@@ -182,7 +184,8 @@ impl Candidate {
         }
     }
 
-    /// Everything that the catalog can put together, sized for this error where it can be.
+    /// All combinations of an algorithm with at most one accelerator, sized for this error if they
+    /// have a parameter for it.
     fn all(error: f64) -> impl Iterator<Item = Self> {
         ALGORITHMS.iter().flat_map(move |info| {
             let able = ACCELERATORS
@@ -202,7 +205,8 @@ impl Candidate {
         Self { algorithm: info.name, parameters, accelerators: Vec::new(), sampling: 0.0 }
     }
 
-    /// Where both have errors to choose, each has half of what there may be.
+    /// An algorithm behind an accelerator. If both have an error parameter, each gets half of the
+    /// error.
     fn behind(info: &Info, accelerator: &str, own: Parameters, error: f64) -> Self {
         let sampling = if own == Parameters::default() { 0.0 } else { error / 2.0 };
         Self {
@@ -213,13 +217,13 @@ impl Candidate {
         }
     }
 
-    /// Its name for people.
+    /// Its name in reports.
     fn name(&self) -> String {
         let before = self.accelerators.iter().map(|(name, _)| format!(" behind {name}"));
         iter::once(self.algorithm.to_owned()).chain(before).collect()
     }
 
-    /// The run `asked`, with this to measure.
+    /// The configuration `asked` with this algorithm and accelerator.
     fn config(&self, asked: &Config) -> Config {
         Config {
             algorithm: self.algorithm.to_owned(),
@@ -230,22 +234,22 @@ impl Candidate {
     }
 }
 
-/// The error as a parameter, where there is such a one.
+/// The parameter `epsilon` with this error, if the algorithm has it.
 fn sized(parameters: &[Parameter], error: f64) -> Parameters {
     let named = error > 0.0 && parameters.iter().any(|parameter| parameter.name == "epsilon");
     Parameters::new(named.then_some(("epsilon", error)))
 }
 
-/// A candidate, and what its trial found.
+/// A candidate with the result of its trials.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// The algorithm, behind its accelerator.
+    /// The algorithm and its accelerator.
     pub name: String,
-    /// Nanoseconds a packet, from its frame to its summary.
+    /// Nanoseconds per packet, from its frame to its summary.
     pub ns: f64,
-    /// Half the width of the widest bounds, as [`Wanted::error`], where the sample tells it.
+    /// Half the width of the widest bounds, as [`Wanted::error`], if the sample shows it.
     pub error: Option<f64>,
-    /// Why it was not taken; `None` for the choice.
+    /// Why it was not chosen; `None` for the choice.
     pub reason: Option<Reason>,
     candidate: Candidate,
 }
@@ -253,7 +257,7 @@ pub struct Tried {
 impl Tried {
     fn new(candidate: Candidate, trial: &Trial, wanted: &Wanted, flows: &[f64]) -> Self {
         let error = trial.error.map(|error| error.max(candidate.sampling));
-        // The flows of one lane have no room in another.
+        // The flows of one lane do not fit into another.
         let mut lanes = flows.iter().zip(trial.room.iter().copied().chain(iter::repeat(Some(0))));
         let full = lanes.find_map(|(flows, room)| room.filter(|room| *flows > *room as f64));
         let table = trial.room.iter().all(Option::is_some);
@@ -261,7 +265,8 @@ impl Tried {
             (_, Some(room)) => Some(Reason::Full(room)),
             (Err(reason), _) => Some(reason),
             (Ok(error), _) if error > wanted.error => Some(Reason::Wide),
-            // What is exact on a sample may not be so on more: only a table surely is.
+            // A summary that is exact on the sample may not be exact on more packets, unless it is
+            // a table.
             _ if wanted.error == 0.0 && !table => Some(Reason::Wide),
             _ if wanted.rate.is_some_and(|rate| trial.ns * rate > 1e9) => Some(Reason::Slow),
             _ => None,
@@ -270,30 +275,30 @@ impl Tried {
         Self { name, ns: trial.ns, error, reason, candidate }
     }
 
-    /// The run `asked`, with this to measure.
+    /// The configuration `asked` with this algorithm and accelerator.
     pub fn config(&self, asked: &Config) -> Config {
         self.candidate.config(asked)
     }
 }
 
-/// Why a candidate was not taken.
+/// Why a candidate was not chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     /// Its bounds are wider than wanted.
     Wide,
-    /// A lane has room for so many flows only.
+    /// A lane has room for only this many flows.
     Full(usize),
-    /// Its table was full on the sample, so that its bounds are not those of all flows.
+    /// Its table was full on the sample, so its bounds do not cover all flows.
     Overflowed,
-    /// It lists nothing where the largest flow is surely large enough.
+    /// It lists nothing although the largest flow is surely above the threshold.
     Silent,
-    /// The sample has nothing that it lists, and so its bounds are not known.
+    /// It lists nothing of the sample, so its bounds are unknown.
     Unknown,
-    /// It does not keep up with the rate.
+    /// It is too slow for the rate.
     Slow,
-    /// Another one is faster.
+    /// Another candidate is faster.
     Slower,
-    /// Another one is about as fast, and more exact.
+    /// Another candidate is about as fast and more exact.
     LessExact,
 }
 

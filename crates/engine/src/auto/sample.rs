@@ -1,4 +1,4 @@
-//! The packets that candidates are tried on.
+//! The sample of packets on which candidates are tried.
 
 use std::collections::HashSet;
 
@@ -8,13 +8,13 @@ use flowgauge_synthetic::{self as synthetic, Config, ConfigError, Profile, Traff
 
 use crate::source::{Burst, Columns, Progress, Source, SourceError};
 
-/// Packets that a sample has at most.
+/// Most packets of a sample.
 const PACKETS: usize = 1 << 18;
 
-/// Bytes that are kept of each: more than headers take.
+/// Bytes kept of each packet: more than headers take.
 const KEPT: usize = 256;
 
-/// A packet of the sample: where its bytes begin and end, and what a [`Frame`] has besides.
+/// A packet of the sample: the place of its bytes, and the other fields of a [`Frame`].
 #[derive(Clone, Copy)]
 struct Record {
     bytes: (usize, usize),
@@ -30,20 +30,20 @@ impl Record {
     }
 }
 
-/// Some packets in memory, and how many of their kind there will be.
+/// A sample: the first packets of an input in memory, and the expected number of packets.
 #[derive(Default)]
 pub struct Sample {
     bytes: Vec<u8>,
     records: Vec<Record>,
-    /// Packets of the whole input, where that can be told.
+    /// Packets of the whole input, if known.
     packets: Option<u64>,
-    /// Packets that belong to other flows each time around.
+    /// Packets that move to new flows each time around.
     fresh: Vec<Fresh>,
 }
 
 impl Sample {
-    /// The first packets of `source`, up to 262,144. What is wrong with it is left for
-    /// the run to find.
+    /// The first packets of `source`, up to 262,144. Errors of the source end the sample; the run
+    /// will report them.
     pub fn of(source: &mut dyn Source) -> Self {
         let mut sample = Self::default();
         let (mut ended, mut columns) = (false, Columns::default());
@@ -66,7 +66,7 @@ impl Sample {
         sample
     }
 
-    /// Packets as on a backbone link, for when there is no input to look at.
+    /// Generated packets like those of a backbone link, for use without an input.
     ///
     /// # Errors
     /// Never: the traffic's configuration is sound.
@@ -95,17 +95,17 @@ impl Sample {
         self.records.push(Record { bytes: (begin, self.bytes.len()), wire, link, time_ns });
     }
 
-    /// Packets in the sample.
+    /// Number of packets in the sample.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Packets of the whole input, where that can be told.
+    /// Packets of the whole input, if known.
     pub(super) fn expected(&self) -> Option<u64> {
         self.packets
     }
@@ -118,17 +118,17 @@ impl Sample {
         }
     }
 
-    /// Its packets, each with the place where its bytes begin.
+    /// Its packets, each with the place of its first byte.
     pub(super) fn packets(&self) -> impl Iterator<Item = (usize, Frame<'_>)> {
         self.records.iter().map(|record| (record.bytes.0, record.frame(&self.bytes)))
     }
 
-    /// Lets these packets belong to other flows each time around; they are in their order.
+    /// Moves these packets, which are in order, to new flows each time around.
     pub(super) fn renew(&mut self, fresh: Vec<Fresh>) {
         self.fresh = fresh;
     }
 
-    /// The first `packets` of the packets, over and over, until they are `all` packets.
+    /// A source of the first `packets` packets, repeated up to `all` packets.
     pub(super) fn replay(&mut self, packets: usize, all: u64) -> Replay<'_> {
         let records = &self.records[..packets.min(self.records.len())];
         let all = if records.is_empty() { 0 } else { all };
@@ -142,7 +142,7 @@ pub(super) struct Replay<'a> {
     bytes: &'a mut [u8],
     records: &'a [Record],
     fresh: &'a [Fresh],
-    /// The next packet, and the next of those that are fresh.
+    /// The next packet, and the next fresh one.
     at: usize,
     next: usize,
     /// Whether this is not the first time around.
@@ -180,18 +180,23 @@ impl Source for Replay<'_> {
     }
 }
 
-/// Where in a sample the addresses of a packet stand.
+/// A packet of a flow that occurs once in the sample, with the place of its addresses.
+///
+/// A replay of the sample meets the same flows again, but a run meets new ones, for which tables
+/// grow and caches are too small. By Good and Turing, the next packet belongs to a new flow with a
+/// probability equal to the share of packets whose flow occurs once. So a replay moves these
+/// packets to new flows each time around.
 pub(super) struct Fresh {
     /// The packet's number.
     pub(super) packet: usize,
-    /// Where the bytes begin, and how many an address has.
+    /// Where the addresses begin, and the bytes of one address.
     at: usize,
     bytes: usize,
 }
 
 impl Fresh {
-    /// Gives the packet addresses that it did not have before, for 65,536 times. They differ in their
-    /// last two bytes, so that filters and prefixes mostly see the same.
+    /// Gives the packet new addresses; they repeat after 65,536 times. Only the last two bytes
+    /// change, so filters and prefixes mostly see the same.
     pub(super) fn renew(&self, bytes: &mut [u8]) {
         const ODD: u16 = 0x9e37;
         for end in [self.at + self.bytes, self.at + 2 * self.bytes] {
@@ -201,7 +206,7 @@ impl Fresh {
     }
 }
 
-/// Those of the packets whose keys are among `once`.
+/// The packets whose keys are in `once`.
 pub(super) fn fresh<'a>(
     packets: impl Iterator<Item = (usize, Frame<'a>)>,
     key: KeySpec,
@@ -220,7 +225,7 @@ pub(super) fn fresh<'a>(
     packets.enumerate().filter_map(one).collect()
 }
 
-/// Where both addresses stand in a packet.
+/// The place of both addresses in a packet.
 fn place(captured: &[u8], addresses: &[u8]) -> Option<usize> {
     captured.windows(addresses.len()).position(|bytes| bytes == addresses)
 }
@@ -230,7 +235,7 @@ fn v4(key: KeySpec, ip: &Ip<8>, extras: &Extras) -> Option<CanonicalKey> {
         [4, _] => of::<Key4, 8>(key, ip, extras),
         [8, _] => of::<Key8, 8>(key, ip, extras),
         [_, _] => of::<Key16, 8>(key, ip, extras),
-        // Other addresses are no other keys.
+        // Keys without addresses stay the same.
         _ => None,
     }
 }
@@ -311,7 +316,7 @@ mod tests {
                     }
                 }
             }
-            // Few meet others by chance.
+            // Few new flows coincide by chance.
             assert!(new.len() > 3 * once.len() * 99 / 100, "{kind:?} {}", new.len());
         }
     }

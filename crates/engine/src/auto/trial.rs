@@ -1,4 +1,4 @@
-//! One candidate tried on the sample: its time a packet, and how wide its bounds are.
+//! Trials: candidates run on the sample, for their time per packet and the width of their bounds.
 
 use std::collections::HashSet;
 
@@ -18,20 +18,20 @@ use crate::run as engine;
 use crate::sink::Each;
 use crate::source::Source;
 
-/// What a trial found.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Trial {
-    /// Nanoseconds a packet, from its frame to its summary.
+    /// Nanoseconds per packet, from its frame to its summary.
     pub(super) ns: f64,
-    /// Half the width of the widest bounds, or why there is no telling.
+    /// Half the width of the widest bounds, or why it is unknown.
     pub(super) error: Result<f64, Reason>,
-    /// Flows that there is room for in each lane, where the summary is a table.
+    /// Room for flows in each lane, if the summary is a table.
     pub(super) room: Vec<Option<usize>>,
 }
 
 impl Trial {
-    /// This trial and another of the same. Of the times the least counts, since what else the machine
-    /// does only adds to it; of the bounds, which depend on the flows, the widest.
+    /// Combines two trials of a candidate: the shorter time, since other load only adds to it, and
+    /// the wider bounds, since they depend on the flows.
     pub(super) fn and(self, other: Self) -> Self {
         let error = self.error.and_then(|error| other.error.map(|other| error.max(other)));
         Self { ns: self.ns.min(other.ns), error, room: other.room }
@@ -40,15 +40,15 @@ impl Trial {
 
 /// The flows of a sample, counted exactly.
 pub(super) struct Flows {
-    /// How many there are in each lane.
+    /// Number of flows in each lane.
     pub(super) lanes: Vec<usize>,
-    /// The largest.
+    /// The largest flow.
     pub(super) largest: Option<Largest>,
-    /// Those that occur once.
+    /// The flows with one packet.
     pub(super) once: HashSet<CanonicalKey>,
 }
 
-/// The largest flow of some packets.
+/// The largest flow of a sample or a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Largest {
     /// Its key.
@@ -63,8 +63,8 @@ impl Largest {
     }
 }
 
-/// The plan of a trial. Where tasks list flows, the largest is asked for by name, too, so that bounds
-/// are seen even where lists stay empty: so far as the candidate can answer that.
+/// The plan of a trial. If tasks list flows, it also asks for the size of the largest flow, if the
+/// candidate answers that, so that bounds are known even if lists stay empty.
 ///
 /// # Errors
 /// As [`Plan::new`].
@@ -85,9 +85,8 @@ pub fn plan(config: Config, largest: Option<Largest>) -> Result<Plan, EngineErro
     Plan::bare(config)
 }
 
-/// Runs `config` over the first `packets` packets of the sample, over and over until they are `all`.
-/// The time is that of their second half, so that fresh memory and the tasks at the close do not
-/// count.
+/// Runs `config` over the first `packets` packets of the sample, repeated up to `all` packets.
+/// Times the second half, without fresh memory and the tasks at the close.
 pub(super) fn run(
     config: &Config,
     sample: &mut Sample,
@@ -97,12 +96,12 @@ pub(super) fn run(
 ) -> Result<Trial, EngineError> {
     let config =
         Config { epoch: EpochLength::Whole, limit: None, overrun: Overrun::Wait, ..config.clone() };
-    // One that works alone is not slower for what else runs on its core; several wait for each other.
+    // CPU time of a single worker is free of other load; several workers wait for each other.
     let clock = if config.workers == 1 { ClockId::ThreadCPUTime } else { ClockId::Monotonic };
     let given = config.memory_bytes;
     let plan = plan(config, largest)?;
     let explanation = plan.explain();
-    // Sized for an error, a summary may be larger than what the memory would hold.
+    // A summary sized for an error may need more than the memory limit.
     let needed = explanation.summary.memory_bytes;
     if needed > given {
         return Err(BuildError::from(BuildErrorKind::TooLittleMemory { needed, given }).into());
@@ -113,7 +112,7 @@ pub(super) fn run(
         seen = Some(report.clone());
         Ok(())
     });
-    // All of it, where it is but one batch.
+    // The whole run, if it is a single batch.
     let (mut before, mut start_ns, mut ns) = (0, now_ns(clock), f64::MAX);
     engine::run(plan, &mut sample.replay(packets, all), &mut keep, &mut |source| {
         let read = source.progress().read;
@@ -134,10 +133,10 @@ fn now_ns(clock: ClockId) -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// Memory in which an exact table holds whatever flows a sample may have.
+/// Memory in which an exact table holds the flows of any sample.
 const ENOUGH: usize = 64 << 20;
 
-/// The flows among the first `packets` of the sample.
+/// The flows of the first `packets` packets of the sample.
 pub(super) fn flows(
     config: &Config,
     sample: &mut Sample,
@@ -154,7 +153,7 @@ pub(super) fn flows(
     })
 }
 
-/// The largest flow of `source` in a run that is otherwise that of `config`, counted exactly.
+/// The largest flow of `source`, counted exactly in a run otherwise like `config`.
 ///
 /// # Errors
 /// As [`Plan::new`].
@@ -197,23 +196,24 @@ fn counted(
     Ok((lanes, items.unwrap_or_default()))
 }
 
-/// Nanoseconds that the trials of each round but the first take together.
+/// Total nanoseconds of the trials of each round but the first.
 const TIME_NS: f64 = 0.4e9;
 
-/// Packets of the sample that every candidate is tried on.
+/// Packets of the sample on which every candidate is tried.
 const MOMENT: usize = 1 << 14;
 
-/// Of candidates that are so many times slower than the fastest only a moment is seen.
+/// Candidates slower than the fastest by this factor are only tried for a moment.
 const SECOND: f64 = 2.0;
 
-/// And of those that are so many times slower one trial more.
+/// Candidates slower than the fastest by this factor do not reach the last round.
 const FINAL: f64 = 1.3;
 
-/// Candidates of the last round, at most, and how often each is tried there.
+/// Most candidates of the last round, and the number of times each is tried there.
 const FINALISTS: usize = 8;
 const TURNS: usize = 5;
 
-/// What all trials have in common.
+/// The trials of all candidates, and what they have in common. If no candidate of the last round
+/// fits, the next faster ones get their turn.
 pub(super) struct Trials<'a> {
     pub(super) asked: &'a Config,
     pub(super) sample: Sample,
@@ -222,11 +222,11 @@ pub(super) struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Tries everything that can answer. Those without a reason against them were tried for longest.
+    /// Tries all candidates. Those without a reason against them have been tried longest.
     pub(super) fn all(mut self) -> Result<Vec<Tried>, EngineError> {
         let (length, moment) = (self.sample.len(), self.sample.len().min(MOMENT));
         let packets = 2 * moment as u64;
-        // What cannot answer is refused here, with all that the plan knows. The first time is a warm-up.
+        // The plan refuses candidates that cannot answer. The first time is a warm-up.
         let mut tried = Vec::new();
         for candidate in Candidate::all(self.wanted.error) {
             if let Ok(trial) = self.one(&candidate, moment, packets) {
@@ -234,7 +234,8 @@ impl Trials<'_> {
             }
         }
         self.round(&mut tried, moment, packets, 2)?;
-        // Bounds are relative to the packets so far, and errors of samples grow with their root.
+        // Bounds are relative to the packets so far, and sampling errors grow with their square
+        // root.
         let shrink = (packets as f64 / self.outlook.packets).sqrt().min(1.0);
         let most = self.wanted.error / shrink;
         let narrows = |one: &Tried| one.error.is_some_and(|error| error <= most);
@@ -259,7 +260,7 @@ impl Trials<'_> {
         }
     }
 
-    /// Tries a candidate on the first `packets` packets, over and over until they are `all`.
+    /// Tries a candidate on the first `packets` packets, repeated up to `all` packets.
     fn one(
         &mut self,
         candidate: &Candidate,
@@ -270,12 +271,12 @@ impl Trials<'_> {
         run(&config, &mut self.sample, largest, packets, all)
     }
 
-    /// What came of trying a candidate.
+    /// The result of trying a candidate.
     fn tried(&self, candidate: Candidate, trial: &Trial) -> Tried {
         Tried::new(candidate, trial, &self.wanted, &self.outlook.lanes)
     }
 
-    /// Tries these so many times, by turns.
+    /// Tries these candidates `turns` times, in turn.
     fn round(
         &mut self,
         tried: &mut [Tried],
@@ -298,8 +299,8 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// Packets that there is time for, with all of these so many times: the epoch's at most, and else all
-    /// of the sample at least.
+    /// Packets for which there is time if all of these are tried `turns` times: at least the whole
+    /// sample, at most the packets of the epoch.
     fn affordable(&self, tried: &[Tried], turns: usize) -> u64 {
         let sum_ns: f64 = tried.iter().map(|one| one.ns).sum();
         let most = (TIME_NS / (sum_ns * turns as f64)).max(self.sample.len() as f64);
@@ -307,13 +308,13 @@ impl Trials<'_> {
     }
 }
 
-/// Whether it may be chosen, or is the fastest at least.
+/// Whether it meets the requirements, the rate aside.
 fn fits(one: &Tried) -> bool {
     matches!(one.reason, None | Some(Reason::Slow))
 }
 
-/// Those that go on, by their time: at most so many, and less than `times` slower than the fastest that
-/// fits. The others that fit are slower.
+/// The candidates that advance, by time: at most `most` of them, and less than `times` slower than
+/// the fastest that fits. The others that fit are marked as slower.
 fn front(
     tried: &mut [Tried],
     times: f64,
@@ -330,13 +331,12 @@ fn front(
     near
 }
 
-/// Half the width of the widest bounds in an epoch's answers: a share of the traffic where they are
-/// about sizes, of the number itself where they are about numbers. `largest` is the largest flow, where
-/// it is known.
+/// Half the width of the widest bounds in an epoch's answers: as a share of the traffic for sizes,
+/// relative to the number for numbers. `largest` is the largest flow, if known.
 ///
 /// # Errors
-/// When there is no telling: a table was full, flows that are large enough are not listed, or all lists
-/// are empty.
+/// When the error is unknown: a table was full, flows above the threshold are not listed, or all
+/// lists are empty.
 pub fn error(report: &EpochReport, largest: Option<Largest>) -> Result<f64, Reason> {
     if report.account.untracked != Size::default() {
         return Err(Reason::Overflowed);
@@ -354,7 +354,7 @@ pub fn error(report: &EpochReport, largest: Option<Largest>) -> Result<f64, Reas
     if silent { Err(Reason::Silent) } else { Ok(widest) }
 }
 
-/// Half the width of the widest bounds in an answer; `None` where it has no bounds, being empty.
+/// Half the width of the widest bounds in an answer; `None` if it is empty and has none.
 fn widest(report: &Report, by: Measure, total: f64) -> Option<f64> {
     let half = |estimate: &Estimate| (estimate.high - estimate.low) / 2.0;
     let of_traffic = |estimate: &Estimate| half(estimate) / total;

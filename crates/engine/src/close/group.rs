@@ -1,4 +1,4 @@
-//! The meters' other side: the closer of every measurement, and the threads that meters started.
+//! The group: closes the epochs of every measurement, and joins the threads that meters started.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,17 +20,17 @@ use crate::sink::Sink;
 use crate::summaries::{Set, hand_out};
 use crate::swaps::Swaps;
 
-/// The longest time between two looks at what was handed over.
+/// The longest pause between two polls.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Looks without a pause after something was handed over.
+/// Polls without a pause after an epoch was closed.
 const LOOKS: u64 = 64;
 
 /// The closing side of a measurement.
 pub(crate) enum Side {
-    /// There is one meter.
+    /// One meter.
     One(Box<MeterCloser>),
-    /// Each queue has a meter.
+    /// One meter per queue.
     Several(Box<QueueCloser>),
 }
 
@@ -50,7 +50,7 @@ impl Side {
     }
 }
 
-/// Closes the epochs of the meters that were built with it.
+/// Closes the epochs of the meters that were built together with it.
 pub struct Group {
     pub(crate) closings: Vec<Side>,
     pub(crate) workers: Vec<Started>,
@@ -58,12 +58,12 @@ pub struct Group {
     pub(crate) alive: Alive,
 }
 
-/// Tells meters whether their group still closes epochs: until this is dropped.
+/// Tells meters that their group is gone when it is dropped.
 #[derive(Default)]
 pub(crate) struct Alive(Arc<AtomicBool>);
 
 impl Alive {
-    /// A flag that is set when the group is gone.
+    /// The flag that is set when the group is gone.
     pub(crate) fn gone(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
@@ -75,18 +75,18 @@ impl Drop for Alive {
     }
 }
 
-/// What remains of a group when its meters have finished.
+/// The result of a group after its meters have finished.
 #[derive(Debug)]
 pub struct Closed {
-    /// The total of each measurement, in their order.
+    /// The total of each measurement, in order.
     pub totals: Vec<TotalReport>,
-    /// How long meters and workers were stopped at the end of epochs and by updates.
+    /// How long the ends of epochs and updates stopped meters and workers.
     pub swaps: Swaps,
 }
 
 impl Group {
-    /// Closes epochs and reports them to `sink` until the meters have finished. It polls what they hand
-    /// over, so that no meter ever wakes a thread; give it a thread of its own.
+    /// Closes epochs and reports them to `sink` until the meters have finished. It polls, so that
+    /// no meter ever wakes a thread; give it its own thread.
     ///
     /// # Errors
     /// When a report cannot be written, or a thread failed. The meters are then done.
@@ -99,7 +99,7 @@ impl Group {
             let worker = worker.join().unwrap_or_else(|panic| failed(name, &*panic));
             joined = joined.and(worker);
         }
-        // The closer fails first where both do: workers end when it is gone.
+        // If both fail, report the closer's error: workers end when the closer is gone.
         let totals = closed?;
         joined?;
         let swaps = swaps.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -132,27 +132,28 @@ fn poll(closings: Vec<Side>, sink: &mut dyn Sink) -> Result<Vec<TotalReport>, En
     Ok(totals.into_iter().flatten().collect())
 }
 
-/// The last words of a thread that panicked.
+/// The error of a thread that panicked.
 pub(crate) fn failed<T>(thread: String, panic: &(dyn Any + Send)) -> Result<T, EngineError> {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Err(EngineError::Panicked { thread, message: text.unwrap_or("no reason given").to_owned() })
 }
 
-/// The closing side of one measurement.
+/// The closing side of a measurement with one meter: merges the sets that were handed over, has
+/// them reported, and returns them.
 pub(crate) struct MeterCloser {
     closer: Closer,
-    /// What each worker hands over, the first one with the end of the epoch.
+    /// One keeper per worker. The set of the first worker carries the end of the epoch.
     keepers: Vec<Keeper<Set>>,
-    /// Whether the workers' tables are read side by side, since no flow is in two of them.
+    /// Whether the workers' tables are read side by side, because no flow is in two of them.
     joined: bool,
-    /// The sets that were handed over last.
+    /// The sets that were handed over most recently.
     sets: Vec<Set>,
-    /// Where updates are asked for: all that was handed over in this epoch.
+    /// If updates are made: the sums of all sets handed over in this epoch.
     sums: Vec<Set>,
-    /// Packets and bytes that were measured in it.
+    /// Packets and bytes measured in this epoch.
     ingested: Size,
-    /// Number of the next epoch, and where the one before it ended.
+    /// Number of the next epoch, and the end of the previous one.
     next: u64,
     closed_ns: Option<i64>,
 }
@@ -174,7 +175,7 @@ impl MeterCloser {
         self.closer.total
     }
 
-    /// Closes an epoch that was handed over; `false` where none was.
+    /// Closes an epoch that was handed over; `false` if there is none.
     ///
     /// # Errors
     /// When the meter has finished and its last epoch is closed, or a worker is gone.
@@ -186,7 +187,7 @@ impl MeterCloser {
         for keeper in others {
             let set = keeper.take()?;
             if self.sets[0].summaries.is_concurrent() {
-                // All workers have filled the same: one handle is left.
+                // All workers have filled the same summaries: keep one handle.
                 self.sets[0].ingested += set.ingested;
             } else {
                 self.sets.push(set);
@@ -216,7 +217,7 @@ impl MeterCloser {
             set.summaries.settle();
         }
         let (answering, parts) = match (&mut self.sums[..], &mut self.sets[..]) {
-            // Tables are read side by side; the others are merged into the first of them.
+            // Tables are read side by side; other summaries are merged into the first set.
             ([], sets) => sets.split_at_mut(if self.joined { sets.len() } else { 1 }),
             (sums, sets) => (sums, sets),
         };
@@ -233,7 +234,8 @@ impl MeterCloser {
         let goes_on = ended.update;
         let answering: Vec<_> = answering.iter().map(|set| &set.summaries).collect();
         self.closer.close(ended, &answering, sink)?;
-        // With sums an epoch that goes on is handed over part by part; without, the whole set comes back.
+        // With sums, an open epoch is handed over part by part; without them, the whole set comes
+        // back.
         if !goes_on {
             for sum in &mut self.sums {
                 sum.summaries.next_epoch();
@@ -264,7 +266,8 @@ impl MeterCloser {
         Ok(())
     }
 
-    /// Clears the sets, and gives them back; an epoch that goes on keeps its set, or fills another part.
+    /// Clears the sets and returns them. An epoch that continues keeps its set, or begins another
+    /// part.
     fn give_back(&mut self, goes_on: bool) {
         let another = |set: &Set| set.summaries.another().map(Set::new);
         hand_out(&mut self.sets, self.keepers.len(), another);

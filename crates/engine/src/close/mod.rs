@@ -26,13 +26,13 @@ use widening::{UNKNOWN, Widening};
 
 pub use group::{Closed, Group};
 
-/// An epoch of which as much was observed is compared with others.
+/// Coverage from which on an epoch is compared with others.
 const WHOLE: f64 = 0.9;
 
-/// Points of a series in a report.
+/// Number of points of a series in a report.
 const BINS: usize = 512;
 
-/// Whoever closes epochs: one at a time, in their order.
+/// Closes the epochs of one measurement, one at a time and in order.
 pub(crate) struct Closer {
     pub(crate) key: KeySpec,
     by: Measure,
@@ -40,17 +40,17 @@ pub(crate) struct Closer {
     threshold: Threshold,
     lists: Lists,
     pub(crate) tasks: Vec<Box<dyn Task>>,
-    /// What the tasks work in, reserved at start.
+    /// Working memory of the tasks, reserved at start.
     pub(crate) scratch: Zeroed<u64>,
     breakdown: BreakdownTask,
     pub(crate) summary: SummaryInfo,
     /// What is left out, and why.
     pub(crate) notes: Vec<String>,
-    /// How closed epochs are stored, where that is asked for.
+    /// Stores closed epochs, if the configuration asks for it.
     saving: Option<Saving>,
-    /// Start of the empty epochs right before the open one.
+    /// Start of the run of empty epochs right before the open one.
     quiet_ns: Option<i64>,
-    /// Over the epochs closed so far.
+    /// The total of the epochs closed so far.
     pub(crate) total: TotalReport,
 }
 
@@ -86,13 +86,13 @@ impl Closer {
         self.saving = Some(saving);
     }
 
-    /// The measurement and the run that its reports are of.
+    /// The measurement and the run that its reports name.
     pub(crate) fn of(&self) -> (Arc<str>, Option<u64>) {
         (Arc::clone(&self.total.measurement), self.total.run)
     }
 
-    /// Stores an epoch where that is asked for, and reports what summaries answer that are settled and
-    /// share no flow.
+    /// Stores an epoch if the configuration asks for it, and reports the answers of its summaries.
+    /// They are settled and share no flow.
     pub(crate) fn close(
         &mut self,
         ended: Ended,
@@ -110,8 +110,8 @@ impl Closer {
         self.report(ended, coverage, &View::new(self.key, summaries.iter().copied()), sink)
     }
 
-    /// Reports what a view answers to `sink`, of an epoch of which the part `coverage` was observed; of an
-    /// update, what can be told of an epoch by itself.
+    /// Reports the answers of a view to `sink`. The part `coverage` of the epoch was observed. An
+    /// update omits what compares epochs.
     pub(crate) fn report(
         &mut self,
         ended: Ended,
@@ -178,7 +178,7 @@ impl Closer {
         let flows = self.breakdown.run(self.by, lanes);
         let flows = flows.map(|flows| Breakdown { untracked: account.untracked, ..flows });
         let counted = || Some(breakdown_of(ended.services.as_deref()?, self.by));
-        // It has no bounds.
+        // A breakdown has no bounds.
         let breakdown = flows.or_else(counted).filter(|_| widening.is_none());
         if !ended.update {
             self.total.add(&account, ended.traffic, ended.times_ns);
@@ -208,12 +208,12 @@ impl Closer {
         Ok(())
     }
 
-    /// Bytes that a report takes at most while it is made, in an epoch of `flows` flows.
+    /// Most bytes that a report takes while it is made, in an epoch of `flows` flows.
     pub(crate) fn report_bytes(&self, flows: usize) -> usize {
         self.tasks.iter().map(|task| task.report_bytes(self.lists, flows)).sum()
     }
 
-    /// Takes note of empty epochs, and reports them.
+    /// Notes a run of empty epochs, and reports it.
     pub(crate) fn gap(&mut self, gap: &Gap, sink: &mut dyn Sink) -> Result<(), EngineError> {
         sink.deliver(&Item::Gap(gap.clone()))?;
         self.quiet_ns = Some(gap.start_ns);
@@ -224,7 +224,7 @@ impl Closer {
     }
 }
 
-/// The note of an epoch that the closer was not ready for when it ended.
+/// The note on an epoch that ended before the closer was ready for it.
 fn late(epochs: u64) -> String {
     format!(
         "late: {} before this one are included in it, because no summaries were free when they \
@@ -233,7 +233,7 @@ fn late(epochs: u64) -> String {
     )
 }
 
-/// The note of an epoch of whose packets a sample was read.
+/// The note on an epoch of which a sample of the packets was read.
 fn sampled(traffic: Traffic, account: &Account) -> String {
     if traffic.elsewhere.is_some() {
         return format!(
@@ -250,7 +250,7 @@ fn sampled(traffic: Traffic, account: &Account) -> String {
     )
 }
 
-/// What an audit does not cover.
+/// The note on what an audit does not cover.
 fn unaudited(audit: &Audit, sampled: bool) -> Option<String> {
     if sampled {
         return Some("audit is left out: packets were sampled before they came here".to_owned());
@@ -265,7 +265,7 @@ fn unaudited(audit: &Audit, sampled: bool) -> Option<String> {
     })
 }
 
-/// Why an epoch ended early, or before a long gap, where the clock of the packets stepped.
+/// The note on an epoch that ended early, or before a long gap, because packet time stepped.
 fn stepped(step_ns: i64) -> Option<String> {
     let by = units::duration(i128::from(step_ns).abs());
     match step_ns {
@@ -277,14 +277,14 @@ fn stepped(step_ns: i64) -> Option<String> {
     }
 }
 
-/// What to say of a list that is not complete.
+/// The note on a list that is not complete.
 fn truncated(task: &str, report: &Report) -> Option<String> {
     let (items, truncated) = report.listed().filter(|(_, truncated)| *truncated > 0)?;
     let all = items + truncated;
     Some(format!("{task} lists {items} of {all} items; --limit lists more"))
 }
 
-/// Counts what the lanes had no room for, and says what it may hide.
+/// Adds what the lanes had no room for to the account, and notes what it may hide.
 fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
     for lane in lanes {
         account.untracked += lane.answers.untracked();
@@ -324,7 +324,7 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
     }
 }
 
-/// What to say of a lane that counts prefixes in a sample too small for the threshold.
+/// The note on a lane that counts prefixes in a sample too small for the threshold.
 fn few(lane: &Lane<'_>, epoch: &EpochContext<'_>) -> Option<String> {
     let (least, by) = (lane.answers.prefixes()?.sampling()?.least(), epoch.by.name());
     let threshold = epoch.threshold_weight();
@@ -346,7 +346,9 @@ fn few(lane: &Lane<'_>, epoch: &EpochContext<'_>) -> Option<String> {
 /// Ports that a report lists at most.
 const MOST_PORTS: usize = 10;
 
-/// The tables that a breakdown is counted in, reserved once (5 MB).
+/// Counts traffic by protocol and by service port in tables that are reserved once (5 MB). It reads
+/// the flows if a summary holds all of them and their keys have both fields. Otherwise the
+/// breakdown comes from counts made packet by packet.
 struct BreakdownTask {
     protocols: Box<[Size; 256]>,
     ports: Vec<Size>,
@@ -360,7 +362,8 @@ impl BreakdownTask {
         }
     }
 
-    /// Counts the lanes' flows; `None` where the key or the summary does not tell.
+    /// Counts the lanes' flows; `None` if the key lacks a field or the summary does not list its
+    /// flows.
     pub(crate) fn run(&mut self, by: Measure, lanes: &[Lane<'_>]) -> Option<Breakdown> {
         if lanes.iter().any(|lane| !lane.key.kind().has_all(KeyKind::FIVE_TUPLE)) {
             return None;
@@ -391,7 +394,7 @@ impl BreakdownTask {
     }
 }
 
-/// What was counted packet by packet.
+/// The breakdown of traffic that was counted packet by packet.
 fn breakdown_of(services: &Services, by: Measure) -> Breakdown {
     sorted(services.protocols().collect(), services.ports().collect(), by)
 }

@@ -1,10 +1,10 @@
-//! The closing side of a measurement with several queues: each epoch is gathered from all of them.
+//! The closing side of a measurement with several queues: collects each epoch from all of them.
 //!
-//! Every epoch is a multiple of its length, so that the sets of a queue carry its number. An epoch closes
-//! when every queue has moved on. A queue that touched no packet of it hands nothing over and keeps it
-//! from closing no longer than the others do; a queue that did, and is silent, is waited for a moment and
-//! then named as missing. What it hands over later joins the epoch that is open then. A replay waits for
-//! every queue, whatever it takes.
+//! The number of an epoch is its start in multiples of its length, so the sets of all queues can be
+//! matched. An epoch closes when every queue has moved on to a later one. A queue that saw no
+//! packet of the epoch hands nothing over, and does not delay its close. A queue that saw packets
+//! but is silent is waited for briefly, then reported as missing. The set that it hands over later
+//! joins the epoch that is open then. A replay waits for every queue as long as it takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,10 +22,10 @@ use crate::report::{Gap, TotalReport};
 use crate::sink::Sink;
 use crate::summaries::Set;
 
-/// How long an epoch waits for a queue that touched it after the first one has moved on.
+/// How long an epoch waits, after the first queue has moved on, for a queue that touched it.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The epoch that a queue has open, and whether it touched a packet of it.
+/// The number of a queue's open epoch, and whether the queue has seen a packet of it.
 pub(crate) struct Open(AtomicI64);
 
 impl Default for Open {
@@ -40,18 +40,18 @@ impl Open {
         self.0.store(number << 1 | i64::from(touched), Ordering::Release);
     }
 
-    /// The open epoch and whether it was touched; `None` before the first one.
+    /// The open epoch, and whether it was touched; `None` before the first one.
     fn read(&self) -> Option<(i64, bool)> {
         let open = self.0.load(Ordering::Acquire);
         (open != i64::MIN).then_some((open >> 1, open & 1 == 1))
     }
 }
 
-/// A queue as the closer sees it.
+/// The closer's side of a queue.
 pub(crate) struct Queue {
     keeper: Keeper<Set>,
     open: Arc<Open>,
-    /// The set that was handed over next, which belongs to a later epoch.
+    /// The next set that was handed over, if it belongs to a later epoch.
     head: Option<Set>,
     gone: bool,
 }
@@ -66,26 +66,26 @@ impl Queue {
 pub(crate) struct QueueCloser {
     closer: Closer,
     queues: Vec<Queue>,
-    /// What was gathered of the next epoch to close.
+    /// The sum of the sets collected for the next epoch to close.
     sum: Set,
     gathered: Ended,
-    /// Length of a time epoch; without one there is a single epoch.
+    /// Length of a time epoch; `None` if there is a single epoch.
     length_ns: Option<i64>,
-    /// Multiple of the length that the next epoch is, and that of the first one.
+    /// Numbers of the next epoch and of the first one, in multiples of the length.
     next: Option<(i64, i64)>,
-    /// When the first queue moved on from the next epoch.
+    /// When the first queue moved past the next epoch to close.
     moved: Option<Instant>,
     reported: u64,
     pace: Pace,
 }
 
-/// Where a queue stands with respect to the next epoch.
+/// The state of a queue with respect to the next epoch to close.
 enum Standing {
-    /// It has moved on to this epoch, or is gone.
+    /// It has moved on to the epoch with this number, or is gone.
     On(i64),
-    /// It touched no packet of the next epoch yet.
+    /// It has seen no packet of the next epoch yet.
     Untouched,
-    /// It may hand over more of the next epoch.
+    /// It has seen packets of the next epoch that are not handed over yet.
     Touched,
 }
 
@@ -105,12 +105,13 @@ impl QueueCloser {
         self.closer.total
     }
 
-    /// Closes an epoch that can be closed; `false` where none can.
+    /// Closes an epoch if one can be closed; `false` otherwise.
     ///
     /// # Errors
     /// When all queues have finished and the last epoch is closed.
     pub(crate) fn poll(&mut self, sink: &mut dyn Sink) -> Result<Result<bool, EngineError>, Gone> {
-        // What is published is read before the sets: a set of that epoch is then in the ring already.
+        // Read the published epochs before the sets: the sets of earlier epochs are then in the
+        // rings.
         let open: Vec<_> = self.queues.iter().map(|queue| queue.open.read()).collect();
         self.queues.iter_mut().for_each(Queue::look);
         let heads = self.queues.iter().filter_map(|queue| queue.head.as_ref());
@@ -138,7 +139,7 @@ impl QueueCloser {
         let touched = |standing: &Standing| matches!(standing, Standing::Touched);
         let settled = standings.iter().all(|standing| matches!(standing, Standing::On(_)));
         if !settled && (self.pace == Pace::Replay || on == i64::MAX) {
-            // A replay waits for every queue; those that have finished end no epoch of the others.
+            // A replay waits for every queue. Finished queues end no epoch of the others.
             return Ok(Ok(false));
         }
         if standings.iter().any(touched) {
@@ -165,7 +166,7 @@ impl QueueCloser {
         Ok(closed.map(|()| true))
     }
 
-    /// Takes the sets of epochs up to `next`, and merges them.
+    /// Takes and merges the sets of epochs up to `next`.
     fn take_all(&mut self, next: i64) -> Result<(), EngineError> {
         for at in 0..self.queues.len() {
             loop {
@@ -181,7 +182,7 @@ impl QueueCloser {
         Ok(())
     }
 
-    /// Merges a set into the sum, and gives it back.
+    /// Merges a set into the sum, and returns it to its queue.
     fn merge(&mut self, queue: usize, mut set: Set) -> Result<(), EngineError> {
         let incompatible = |reason: Incompatible| EngineError::Workers(reason.to_string());
         set.summaries.settle();
@@ -197,7 +198,7 @@ impl QueueCloser {
         Ok(())
     }
 
-    /// Reports what was gathered of an epoch, without the queues that are missing.
+    /// Reports an epoch, and names the queues that are missing in it.
     fn close(
         &mut self,
         next: i64,
@@ -223,7 +224,7 @@ impl QueueCloser {
         Ok(())
     }
 
-    /// Reports the empty epochs between the closed one and the one that every queue has moved on to.
+    /// Reports the empty epochs between the closed one and the earliest open one of all queues.
     fn pass(&mut self, closed: i64, on: i64, sink: &mut dyn Sink) -> Result<(), EngineError> {
         let (_, first) = self.next.unwrap_or((closed, closed));
         let next = if on == i64::MAX { closed + 1 } else { on.max(closed + 1) };
@@ -250,7 +251,7 @@ impl QueueCloser {
 }
 
 impl Queue {
-    /// Takes the set that was handed over next, if there is none at the head.
+    /// Takes the next set that was handed over, unless the previous one is still held.
     fn look(&mut self) {
         if self.head.is_none() && !self.gone {
             match self.keeper.try_take() {
@@ -260,7 +261,7 @@ impl Queue {
         }
     }
 
-    /// Where it stands, by the epoch that it had open before its sets were taken.
+    /// The state of the queue, given the epoch that it had open before its sets were taken.
     fn standing(&self, open: Option<(i64, bool)>, next: i64, length_ns: Option<i64>) -> Standing {
         match (&self.head, open) {
             (Some(head), _) => Standing::On(number(head, length_ns)),
@@ -272,7 +273,7 @@ impl Queue {
     }
 }
 
-/// The multiple of its length that the epoch of a set is.
+/// The number of a set's epoch, in multiples of its length.
 fn number(set: &Set, length_ns: Option<i64>) -> i64 {
     let bounds_ns = set.ended.as_ref().and_then(|ended| ended.bounds_ns);
     match (length_ns, bounds_ns) {

@@ -1,8 +1,8 @@
-//! Reports of packets that were sampled before they came here, such as those of flow records.
+//! Widens reports of packets that the source sampled, such as those of flow records.
 //!
-//! Summaries count such packets as if each that was sampled had come as often as it stands for. What they
-//! then say of sizes is widened by the error of the sample. Distinct peers are lower bounds. What a sample
-//! does not tell is left out.
+//! Summaries count a sampled packet as many times as the number of packets it represents. The
+//! bounds of sizes are widened by the error of the sample. Numbers of distinct peers become lower
+//! bounds. What a sample cannot show is left out.
 
 use flowgauge_core::summary::{Estimate, Sampling, SizeEstimate};
 use flowgauge_core::task::{Report, Selection, complete_to};
@@ -13,20 +13,20 @@ use crate::sampling::Traffic;
 /// Why a report is left out.
 pub(crate) const UNKNOWN: &str = "it cannot be estimated from a sample of packets";
 
-/// How the sizes of a sample err.
+/// The sampling errors of sizes.
 pub(crate) struct Widening {
     by: Measure,
-    /// Packets that one stands for at most.
+    /// Most packets that one packet represents.
     one_in: f64,
-    /// In packets, and in bytes: of a given flow, and of those that the sample itself chose to be listed,
-    /// the luckiest of all.
+    /// The errors in packets and in bytes: of a given flow, and of flows that are listed because of
+    /// the sample, which are the luckiest of all.
     given: [Option<Sampling>; 2],
     chosen: [Option<Sampling>; 2],
 }
 
 impl Widening {
-    /// The widening of an epoch's reports, `keyed` packets of which came; `None` where they are all
-    /// packets, or a sampler of the measurement widened the answers.
+    /// The widening of the reports of an epoch with `keyed` packets; `None` if the source delivered
+    /// all packets, or a sampler of the measurement has widened the answers.
     pub(crate) fn new(traffic: Option<Traffic>, keyed: u64, by: Measure) -> Option<Self> {
         let traffic = traffic?;
         let weights = [traffic.weight, traffic.weight * f64::from(traffic.elsewhere?)];
@@ -34,7 +34,8 @@ impl Widening {
         Some(Self { by, one_in: traffic.weight, given: of(1), chosen: of(keyed) })
     }
 
-    /// The report of all packets from that of the sample; `None` where the sample does not tell.
+    /// The report of all packets, from the report of the sample; `None` if the sample cannot show
+    /// it.
     pub(crate) fn apply(&self, report: Report) -> Option<Report> {
         match report {
             Report::Sizes { selection, mut items, truncated, .. } => {
@@ -45,7 +46,8 @@ impl Widening {
                     };
                 }
                 let last = items.last().and_then(|item| item.size.by(self.by));
-                // A flow that is not listed had no more in the sample than the last that is.
+                // A flow that is not listed had at most as much in the sample as the last listed
+                // one.
                 let others = last.map_or(f64::INFINITY, |last| last.high);
                 let complete_to = match selection {
                     Selection::Asked => items.len() as u64,
@@ -87,7 +89,7 @@ impl Widening {
         SizeEstimate { packets: whole(Measure::Packets), bytes: whole(Measure::Bytes) }
     }
 
-    /// The size of a flow that the sample chose.
+    /// The size of a flow that is listed because of the sample.
     fn chosen(&self, size: SizeEstimate) -> SizeEstimate {
         let listed = |by: Measure| size.by(by).map(|sampled| self.listed(sampled, by));
         SizeEstimate { packets: listed(Measure::Packets), bytes: listed(Measure::Bytes) }
@@ -99,7 +101,7 @@ impl Widening {
         Estimate { low: whole.low.max(self.seen(sampled)), ..whole }
     }
 
-    /// As [`Self::whole`], with a lower bound that holds for the luckiest flow.
+    /// As [`Self::whole`], with a lower bound that holds even for the luckiest flow.
     fn listed(&self, sampled: Estimate, by: Measure) -> Estimate {
         let whole = self.whole(sampled, by);
         let Some(sampling) = self.chosen[by as usize] else { return whole };
@@ -107,7 +109,7 @@ impl Widening {
         Estimate { low: low.max(self.seen(sampled)).min(whole.low), ..whole }
     }
 
-    /// What was surely seen.
+    /// The part that was surely seen.
     fn seen(&self, sampled: Estimate) -> f64 {
         sampled.low.max(0.0) / self.one_in
     }

@@ -1,4 +1,4 @@
-//! Which worker measures a packet, and how it gets there.
+//! The dispatcher and its workers: which worker measures a packet, and how the packet gets there.
 
 use std::time::Instant;
 
@@ -13,15 +13,15 @@ use crate::intake::{Crew, Ended};
 use crate::summaries::Set;
 use crate::swaps::Record;
 
-/// How a packet finds its worker.
+/// How the worker of a packet is selected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Routing {
     /// By the digest, which travels with the packet.
     Digest(Digester),
-    /// By the number of one-bits of the source address: the first bytes of a key, so many in either
-    /// lane.
+    /// By the number of one-bits of the source address, which is this many first bytes of a key in
+    /// each lane.
     Source([usize; 2]),
-    /// With the whole batch, by turns.
+    /// Whole batches go to the workers in turn.
     Queue,
 }
 
@@ -35,8 +35,8 @@ impl Routing {
         }
     }
 
-    /// Which of so many workers each packet of a batch goes to; not for [`Self::Queue`], which does not
-    /// tell packets apart.
+    /// The worker of each packet of a batch, out of `workers`. Not for [`Self::Queue`], which deals
+    /// whole batches.
     #[inline]
     pub(super) fn workers(
         &self,
@@ -62,8 +62,9 @@ impl Routing {
     }
 }
 
-/// Which of so many workers a digest goes to. Multiplied, every bit of it has a say: summaries cut columns and
-/// vectors from single bits, which must differ as much among one worker's flows as among all.
+/// The worker of a digest, out of `workers`. The product depends on every bit of the digest:
+/// summaries derive columns and vectors from single bits, which must vary among one worker's flows
+/// as much as among all.
 #[inline(always)]
 fn worker(digest: u64, workers: usize) -> u16 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -74,11 +75,11 @@ fn worker(digest: u64, workers: usize) -> u16 {
 pub(crate) struct Dispatcher {
     way: Routing,
     batch_packets: usize,
-    /// For each lane the canonical bytes of its keys.
+    /// Canonical bytes of each lane's keys.
     key_bytes: Vec<usize>,
-    /// For each lane the batches on their way to each worker.
+    /// For each lane, the batches being filled for each worker.
     staged: Vec<Vec<AnyBatch>>,
-    /// Whose turn it is.
+    /// The worker whose turn it is.
     turn: usize,
     out: Out,
 }
@@ -87,7 +88,7 @@ pub(crate) struct Dispatcher {
 struct Out {
     rings: Vec<Producer<Parcel>>,
     overrun: Overrun,
-    /// Packets and bytes of the open epoch that found a ring full.
+    /// Packets and bytes of the open epoch for which a ring was full.
     dropped: Size,
     /// Whether a worker is gone.
     broken: bool,
@@ -114,7 +115,7 @@ impl Dispatcher {
 }
 
 impl Take for Dispatcher {
-    /// Sends each packet of the batch to its worker, in batches of so many.
+    /// Sends each packet to its worker, in batches of `batch_packets`.
     fn take(&mut self, lane: usize, mut batch: BatchMut<'_>) {
         let workers = self.out.rings.len();
         let turn = self.turn;
@@ -144,7 +145,7 @@ impl Crew for Dispatcher {
             }
         }
         for (worker, ring) in out.rings.iter_mut().enumerate() {
-            // The end of an epoch, with what is left of it, is never dropped.
+            // The end of an epoch, with its last packets, is never dropped.
             let sent = ring.push(|parcel| {
                 for (lane, batch) in parcel.lanes.iter_mut().enumerate() {
                     staged[lane][worker].as_mut().swap(batch);
@@ -183,14 +184,14 @@ impl Out {
     }
 }
 
-/// Parcels in a worker's ring: 4096 packets, which the second-level cache holds.
+/// Parcels in a worker's ring: 4096 packets, which fit into the second-level cache.
 pub(super) const PARCELS: usize = 16;
 
-/// What goes through a worker's ring: a batch of one lane, and at the end of an epoch or an update the
+/// A message in a worker's ring: a batch of one lane, or at the end of an epoch or an update the
 /// rest of all lanes. The emptied batches come back.
 pub(super) struct Parcel {
     pub(super) lanes: Vec<AnyBatch>,
-    /// Whether the summaries are handed over behind these batches.
+    /// Whether the summaries are handed over after these batches.
     pub(super) ends: bool,
     /// The end of the epoch, in the parcel of the first worker.
     pub(super) ended: Option<Ended>,
@@ -203,7 +204,7 @@ impl Parcel {
     }
 }
 
-/// A thread's side of the sets that it fills one after another.
+/// A thread that measures what the dispatcher deals to it, and its side of the sets that it fills.
 pub(super) struct Worker {
     sets: User<Set>,
     swaps: Record,
@@ -236,7 +237,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The set in use; waits for it where the closer still has all of them.
+    /// The set in use. Waits while the closer has all sets.
     #[inline]
     fn set(&mut self) -> Result<&mut Set, Gone> {
         if !self.sets.is_ready() {
@@ -261,8 +262,8 @@ impl Worker {
 mod tests {
     use super::*;
 
-    /// Among the flows of each worker every bit of the digest is set in half of them: of 64 bits of 10
-    /// workers one is off by more than 6 standard deviations one time in 10⁶.
+    /// In half of each worker's flows, every bit of the digest is set: among 64 bits of 10 workers,
+    /// one is off by more than 6 standard deviations once in 10⁶ runs.
     #[test]
     fn dispatch_takes_no_bit_from_summaries() {
         let mut random = fastrand::Rng::with_seed(3);

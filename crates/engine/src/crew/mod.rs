@@ -1,8 +1,8 @@
-//! Where the batches of a meter go: into summaries of its own thread, or dealt to other threads.
+//! Crews: ingest the batches of a meter on its own thread, or deal them to other threads.
 //!
-//! The end of an epoch goes to the workers behind its last batch, so that a worker without a packet
-//! comes to it as well. There each hands its summaries over to the closer and goes on with a spare set.
-//! An update of an epoch that goes on is the same to a worker: the closer merges what it gets.
+//! The end of an epoch follows its last batch to every worker, also to those without a packet. Each
+//! worker then hands its summaries over to the closer and continues with a spare set. A worker
+//! treats an update like the end of an epoch; the closer merges the parts.
 
 mod dispatch;
 mod peer;
@@ -32,10 +32,10 @@ pub(crate) use sharing::{Sharing, keeps_apart};
 /// A thread that a meter started.
 pub(crate) type Started = (String, JoinHandle<Result<(), EngineError>>);
 
-/// A meter's crew, and the sides of its sets that the closer keeps.
+/// A meter's crew, and the closer's side of its sets.
 pub(crate) type Staffed = (Box<dyn Crew + Send>, Vec<Keeper<Set>>);
 
-/// The crews of several queues, each of which fills summaries of its own, and their closing sides.
+/// The crews of several queues, which each fill their own summaries, with their closing sides.
 pub(crate) fn queues(
     config: &Config,
     sets: Vec<Vec<Summaries>>,
@@ -50,8 +50,8 @@ pub(crate) fn queues(
     sets.into_iter().map(queue).collect()
 }
 
-/// Lets the meter's own thread fill the summaries, or starts as many threads for them as there are
-/// workers beside the one that reads.
+/// Makes the meter's crew: its own thread, or one new thread for each worker but the one that
+/// reads.
 pub(crate) fn staff(
     config: &Config,
     sharing: &Sharing,
@@ -68,7 +68,7 @@ pub(crate) fn staff(
         let own = OwnThread::new(user, config.pace, lasting, Record::new(swaps));
         return Ok((Box::new(own), vec![keeper]));
     }
-    // The thread that reads has no use for a set.
+    // The reading thread needs no set.
     sets.truncate(workers);
     hand_out(&mut sets, workers, |sets| sets.iter().map(Summaries::another).collect());
     let lanes = &config.key.lanes()[..sets[0][0].lanes.len()];
@@ -91,17 +91,18 @@ pub(crate) fn staff(
     Ok((Box::new(dispatcher), keepers))
 }
 
-/// The summaries of a meter's own thread.
+/// Ingests batches into the summaries of the meter's own thread, and hands the summaries over to
+/// the closer at the end of an epoch.
 struct OwnThread {
     sets: User<Set>,
     pace: Pace,
-    /// Whether the only set stays in use from epoch to epoch: the closer gets it on loan.
+    /// Whether the only set stays in use from epoch to epoch, and is lent to the closer.
     lasting: bool,
-    /// Where the meter of one of several queues publishes its open epoch, and that epoch.
+    /// Where one of several queues publishes its open epoch, and the number of that epoch.
     open: Option<(Arc<Open>, i64)>,
-    /// Epochs that ended while no spare was back: they go on in the same summaries.
+    /// Epochs that ended while no spare set was free; they continue in the same summaries.
     held: Option<Ended>,
-    /// Notes of epochs that were not handed over, for the next one that is.
+    /// Notes of epochs that were not handed over, kept for the next one.
     notes: Vec<String>,
     swaps: Record,
     broken: bool,
@@ -127,14 +128,14 @@ impl OwnThread {
 
     fn hand_over(&mut self, ended: Ended) -> Result<(), Gone> {
         let lend = self.lasting || ended.update;
-        // An update leaves the epochs that are held where they are: it goes on behind them.
+        // An update keeps the held epochs, since the open epoch continues.
         let held = if ended.update { self.held.clone() } else { self.held.take() };
         let mut ended = match held {
             Some(held) => held.and(ended),
             None => ended,
         };
         if self.open.is_some() && ended.account.read == 0 && ended.account.lost == 0 {
-            // An epoch that a queue did not touch counts as empty.
+            // An epoch without a packet of this queue is not handed over.
             self.notes.append(&mut ended.notes);
             self.publish(false);
             return Ok(());
@@ -198,7 +199,7 @@ impl Crew for OwnThread {
             && let Ok(set) = self.sets.current()
         {
             set.ended = Some(held);
-            // A set that is in use is handed over at once.
+            // The set in use can be handed over without waiting.
             self.broken |= self.sets.hand_over().is_err();
         }
     }
@@ -214,24 +215,24 @@ mod linux {
 
     use super::{EngineError, refused};
 
-    /// The cores that this process may use, in their order, of which each worker gets one.
+    /// The cores that this process may use, in order. Each worker gets one.
     #[derive(Clone, Debug)]
     pub struct Cores {
         allowed: CpuSet,
         numbers: Vec<usize>,
     }
 
-    /// The calling thread stays on its core until this is dropped.
+    /// Keeps the calling thread on its core until dropped.
     #[derive(Debug)]
     pub struct Pinned {
         before: CpuSet,
     }
 
     impl Cores {
-        /// Cores for so many workers.
+        /// Cores for this many workers.
         ///
         /// # Errors
-        /// When there are not as many.
+        /// When there are fewer cores.
         pub fn new(workers: usize) -> Result<Self, EngineError> {
             let allowed = sched_getaffinity(None).map_err(thread)?;
             let numbers: Vec<_> =
@@ -257,7 +258,7 @@ mod linux {
 
     impl Drop for Pinned {
         fn drop(&mut self) {
-            // A thread that cannot leave its core stays there.
+            // A thread that cannot be moved back stays on its core.
             let _ = sched_setaffinity(None, &self.before);
         }
     }

@@ -1,5 +1,5 @@
-//! A worker among others that read the same input: each measures what it reads itself, or deals it out
-//! among all of them, so that no flow is with two.
+//! Peers: workers that read the same input by turns. Each measures what it reads, or deals it out
+//! among all peers so that each flow belongs to one of them.
 
 use std::thread;
 
@@ -12,38 +12,38 @@ use crate::config::Config;
 use crate::intake::{Crew, Ended};
 use crate::summaries::Summaries;
 
-/// Most workers that deal packets out among each other: there are batches for each pair of them.
+/// Most workers that deal packets to each other; there are batches for each pair.
 pub(crate) const MOST_PEERS: usize = 16;
 
-/// A worker's summaries, and how it deals packets out, where it does.
+/// A worker's summaries, and its rings to other peers if it deals packets out.
 pub(crate) struct Peer<'a> {
     summaries: &'a mut Summaries,
     deal: Option<Deal>,
     pub(crate) ended: Ended,
 }
 
-/// Deals packets out among peers, and takes what they deal.
+/// Deals packets out among peers, and receives what they deal.
 pub(crate) struct Deal {
     way: Routing,
     batch_packets: usize,
-    /// For each lane the canonical bytes of its keys.
+    /// Canonical bytes of each lane's keys.
     key_bytes: Vec<usize>,
-    /// For each lane the batches on their way to each peer.
+    /// For each lane, the batches being filled for each peer.
     staged: Vec<Vec<AnyBatch>>,
     links: Links,
 }
 
 /// The rings between a peer and the others.
 struct Links {
-    /// To each of them; none to itself.
+    /// One to each peer; `None` to itself.
     out: Vec<Option<Producer<Parcel>>>,
-    /// From the others.
+    /// One from each other peer.
     incoming: Vec<Consumer<Parcel>>,
     broken: bool,
 }
 
 impl Deal {
-    /// One for each of so many peers, which measure lanes of keys of these sizes.
+    /// One for each of `peers` workers, for lanes with keys of these sizes.
     pub(crate) fn among(
         peers: usize,
         config: &Config,
@@ -52,7 +52,7 @@ impl Deal {
     ) -> Vec<Self> {
         let links = |_| Links { out: Vec::new(), incoming: Vec::new(), broken: false };
         let mut links: Vec<_> = (0..peers).map(links).collect();
-        // Each has about as many parcels on their way to it, however many the others are.
+        // Keep the number of parcels on their way to a peer about equal for any number of peers.
         let parcels = (PARCELS / peers.saturating_sub(1).max(1)).max(2);
         for from in 0..peers {
             for to in 0..peers {
@@ -75,7 +75,7 @@ impl Deal {
 }
 
 impl Links {
-    /// Measures a batch, or sends it to the peer of this number.
+    /// Measures a batch, or sends it to the peer with this number.
     fn send(
         &mut self,
         peer: usize,
@@ -90,7 +90,7 @@ impl Links {
                 *broken = true;
                 break;
             }
-            // The other one may wait for room here.
+            // The other peer may be waiting for room in a ring to this one.
             if !receive(incoming, summaries) {
                 thread::yield_now();
             }
@@ -98,7 +98,7 @@ impl Links {
     }
 }
 
-/// Measures what others dealt so far; whether there was something.
+/// Measures what other peers have dealt; returns whether there was anything.
 fn receive(incoming: &mut [Consumer<Parcel>], summaries: &mut Summaries) -> bool {
     let mut some = false;
     for peer in incoming {
@@ -123,13 +123,13 @@ impl<'a> Peer<'a> {
         Self { summaries, deal, ended: Ended::default() }
     }
 
-    /// Measures what other peers dealt so far; whether there was something.
+    /// Measures what other peers have dealt; returns whether there was anything.
     pub(crate) fn receive(&mut self) -> bool {
         let receive = |deal: &mut Deal| receive(&mut deal.links.incoming, self.summaries);
         self.deal.as_mut().is_some_and(receive)
     }
 
-    /// Sends what is left, and measures what others deal until all of them have done so.
+    /// Sends the remaining packets, and measures what others deal until all have done the same.
     fn part(&mut self) {
         let Some(Deal { mut staged, mut links, .. }) = self.deal.take() else { return };
         for (lane, staged) in staged.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! How workers share the work, and what they cannot share.
+//! How workers divide the work, and which work cannot be divided.
 
 use flowgauge_core::key::{Field, KeySpec};
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
@@ -12,33 +12,33 @@ use crate::config::{Config, Dispatch, EpochLength};
 use crate::error::EngineError;
 use crate::summaries::{Summaries, View};
 
-/// How the work is shared.
+/// How workers divide the work.
 #[derive(Clone, Debug)]
 pub(crate) struct Sharing {
     pub(crate) way: Routing,
-    /// Whether the workers' summaries are read side by side, since no flow is in two of them, and
-    /// not merged.
+    /// Whether the workers' summaries are read side by side instead of merged, because no flow is
+    /// in two of them.
     pub(crate) joined: bool,
     /// Whether several workers give the same numbers as one.
     pub(crate) same: bool,
-    /// Whether workers may each read files of their own, parts of files, or pieces of them by turns, in one
-    /// epoch: no thread then decides which worker gets a packet, unless each flow must have one worker.
+    /// Whether workers may each read their own files, parts of files, or pieces of them by turns,
+    /// in one epoch. Then no thread dispatches packets, unless each flow must have one worker.
     pub(crate) parts: bool,
-    /// Threads that measure with summaries of their own: not the one that reads for several. One, where
-    /// all share these.
+    /// Number of threads that measure with their own summaries, without a thread that only reads; 1
+    /// if all fill the same summaries.
     pub(crate) measuring: usize,
-    /// Sets of summaries that each of them has: one is in use while the other is read.
+    /// Sets of summaries of each thread: one is filled while the other is read.
     pub(crate) sets: usize,
-    /// Sets beside these in which the closer adds up what it got of an epoch that goes on.
+    /// Additional sets in which the closer sums the parts of an open epoch.
     pub(crate) sums: usize,
     pub(crate) cores: Option<Cores>,
 }
 
 impl Sharing {
-    /// The sharing that `config` asks for, of lanes that answer this.
+    /// The division of work for `config` and its lanes.
     ///
     /// # Errors
-    /// When several workers cannot measure this, with a sentence that says what could.
+    /// When several workers cannot measure this. The error says what could.
     pub(crate) fn new(
         config: &Config,
         seed: Seed,
@@ -50,7 +50,7 @@ impl Sharing {
         let laws = laws(config)?;
         let merge = laws.merge;
         let fixed = matches!(config.threshold, Threshold::Weight(_));
-        // With one worker all answers are of one summary, which stays where it is.
+        // With one worker, updates are read from its summaries in place.
         let updates = config.workers > 1 && config.updates != EpochLength::Whole;
         if updates {
             check_updates(config, laws, sampled(config)?.contains(&true))?;
@@ -99,7 +99,8 @@ impl Sharing {
             }
             Dispatch::Queue => Routing::Queue,
         };
-        // A key over a fixed weight in the sum need not be over it in any part: only tables name all.
+        // A key above a fixed threshold in the sum may be below it in every part; only tables list
+        // all keys.
         let named = !flows && lanes.iter().any(|lane| lane.answers.candidates().is_some());
         if config.workers > 1 && fixed && named && !config.shared && (!disjoint || updates) {
             let instead = if updates { "one worker" } else { "--dispatch digest" };
@@ -108,16 +109,16 @@ impl Sharing {
                  {instead}, or a share as --threshold"
             ));
         }
-        // What is stored is one summary.
+        // A stored epoch holds one summary.
         let joined = config.workers > 1 && disjoint && flows && !config.shared && !config.save;
-        // Tables add up, but for the peers that a flow has in several parts.
+        // Tables add up, except for distinct peers that a flow has in several parts.
         let elements = lanes.iter().any(|lane| lane.answers.spread().is_some());
         let equal = merge == Merge::Equal && !(flows && elements);
         let counted_as_one = config.shared || joined && !updates || equal;
         let same = counted_as_one && !sampled(config)?.contains(&true);
-        // What adds up only where flows are kept apart is dispatched.
+        // Summaries that add up only if they share no flow need dispatched packets.
         let adds_up = config.shared || laws.commutable && (equal || !same);
-        // A sampler before headers sees all packets of its queue.
+        // A sampler before headers needs all packets of its queue.
         let parts = config.workers > 1 && adds_up && may_divide(config) && !headers;
         let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
         let measuring = match config.workers {
@@ -137,7 +138,8 @@ impl Sharing {
         Ok(Self { way, joined, same, parts, measuring, sets, sums, cores })
     }
 
-    /// The sharing among queues, whose packets are dealt by the network card: a flow may be in several.
+    /// The division among queues. The network card deals the packets, so a flow may be in several
+    /// queues.
     fn queues(config: &Config, lanes: &[Lane<'_>]) -> Result<Self, EngineError> {
         if config.workers > 1 {
             return refuse(
@@ -182,24 +184,25 @@ impl Sharing {
         })
     }
 
-    /// Sets of summaries in all.
+    /// Number of sets of summaries.
     pub(crate) fn all(&self) -> usize {
         self.measuring * self.sets + self.sums
     }
 
-    /// Sets of summaries for each one that the tasks read.
+    /// Number of sets of summaries for each one that the tasks read.
     pub(crate) fn all_for_one(&self) -> usize {
         if self.joined { self.all() / self.measuring } else { self.all() }
     }
 
-    /// What the tasks see of these workers, each with its sets.
+    /// The tasks' view of these workers' first sets.
     pub(crate) fn view<'a>(&self, key: KeySpec, sets: &'a [Vec<Summaries>]) -> View<'a> {
         let seen = if self.joined { sets.len() } else { 1 };
         View::new(key, sets[..seen].iter().map(|worker| &worker[0]))
     }
 }
 
-/// Whether one epoch covers all the input, and nobody asked for more than that.
+/// Whether one epoch covers the whole input, and no option depends on the order or the number of
+/// packets.
 fn may_divide(config: &Config) -> bool {
     config.epoch == EpochLength::Whole
         && config.updates == EpochLength::Whole
@@ -208,7 +211,7 @@ fn may_divide(config: &Config) -> bool {
         && matches!(config.threshold, Threshold::Share(_))
 }
 
-/// Refuses what cannot be put together from parts of the time, as an update of several workers is.
+/// Refuses updates of summaries that cannot be summed over parts of an epoch.
 fn check_updates(config: &Config, laws: Laws, sampled: bool) -> Result<(), EngineError> {
     let reason = match laws {
         Laws { commutable: false, .. } => "its counts depend on the order of all packets",
@@ -228,16 +231,16 @@ fn check_updates(config: &Config, laws: Laws, sampled: bool) -> Result<(), Engin
     ))
 }
 
-/// Whether no flow is in two parts of what is measured, however the input comes.
+/// Whether no two workers share a flow, for any order of the input.
 pub(crate) fn keeps_apart(config: &Config) -> Result<bool, BuildError> {
     let whole = config.updates == EpochLength::Whole;
     Ok(whole && !may_divide(config) && dispatch(config)? != Dispatch::Queue)
 }
 
-/// How a packet finds its worker: as asked, or else as suits the summaries.
+/// How packets are dispatched: as configured, or as suits the summaries.
 fn dispatch(config: &Config) -> Result<Dispatch, BuildError> {
     let fixed = matches!(config.threshold, Threshold::Weight(_));
-    // Who passes packets over has no need of their digests.
+    // A sampler that skips packets does not need their digests.
     let by_turns = !fixed && sampled(config)?.first() == Some(&true) && laws(config)?.commutable;
     let suits = if by_turns || config.shared { Dispatch::Queue } else { Dispatch::Digest };
     Ok(config.dispatch.unwrap_or(suits))
@@ -247,13 +250,13 @@ fn laws(config: &Config) -> Result<Laws, BuildError> {
     catalog::accelerated_laws(&config.accelerators, &config.algorithm, &config.parameters)
 }
 
-/// Whether each accelerator passes on a sample, or what comes of one.
+/// For each accelerator, whether it passes on a sample.
 fn sampled(config: &Config) -> Result<Vec<bool>, BuildError> {
     let info = |(name, _): &(String, _)| Ok(catalog::accelerator_info(name)?.samples);
     config.accelerators.iter().map(info).collect()
 }
 
-/// Refuses what has to see all packets, in all epochs.
+/// Refuses summaries that need all packets of all epochs.
 fn check(answers: &dyn Answers) -> Result<(), EngineError> {
     if answers.forecasts().is_some() {
         return refuse(
@@ -265,7 +268,7 @@ fn check(answers: &dyn Answers) -> Result<(), EngineError> {
     check_gaps(answers)
 }
 
-/// Refuses times between packets, which several threads do not see.
+/// Refuses times between packets, which several threads cannot measure.
 fn check_gaps(answers: &dyn Answers) -> Result<(), EngineError> {
     if answers.quantiles().is_some_and(|quantiles| quantiles.of() == QuantileOf::GapNs) {
         return refuse(

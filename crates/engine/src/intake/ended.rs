@@ -1,4 +1,4 @@
-//! An epoch on its way from a meter to the closer.
+//! The end of an epoch, which a meter passes to the closer.
 
 use flowgauge_core::services::Services;
 use flowgauge_core::terms::Size;
@@ -7,48 +7,49 @@ use flowgauge_core::timeline::Timeline;
 use crate::account::Account;
 use crate::sampling::Traffic;
 
-/// An epoch when its last packet was read, or at an update of it.
+/// The state of an epoch after its last packet, or at an update.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
-    /// Number of the epoch from 0, and of the last one that is in it; runs of empty epochs count.
+    /// Number of the epoch from 0, and of the last epoch included in it. Empty epochs count.
     pub(crate) epoch: u64,
     pub(crate) through: u64,
-    /// Whether it goes on.
+    /// Whether it is still open.
     pub(crate) update: bool,
-    /// What became of the packets before they were measured.
+    /// The account of the packets before they are measured.
     pub(crate) account: Account,
-    /// The keyed traffic, where a sample of it was read.
+    /// The keyed traffic, if a sample of it was read.
     pub(crate) traffic: Option<Traffic>,
-    /// Keyed packets that no lane takes.
+    /// Keyed packets that no lane measures.
     pub(crate) unmeasured: Size,
-    /// Packets with a key that count for both of their ends.
+    /// Keyed packets that count for both of their ends.
     pub(crate) twice: Size,
-    /// Bounds of a time epoch, as far as it went; else those of the packets.
+    /// Bounds of a time epoch so far; of other epochs the bounds of the packets.
     pub(crate) bounds_ns: Option<(i64, i64)>,
-    /// From when to when a time epoch was observed: all of it, but for the first and the last of a run.
+    /// The interval in which a time epoch was observed: all of it, except in the first and the last
+    /// epoch of a run.
     pub(crate) observed_ns: Option<(i64, i64)>,
     /// Times of the earliest and the latest packet.
     pub(crate) times_ns: Option<(i64, i64)>,
-    /// Times of the first and the last packet of the whole run so far, in the order of the packets.
+    /// Times of the first and the last packet of the run so far, in order of arrival.
     pub(crate) ends_ns: Option<(i64, i64)>,
     /// Why the filter could not judge some packets.
     pub(crate) unfit: Option<String>,
-    /// By how much the clock stepped, which ended the epoch; 0 where it did not.
+    /// The step of the clock that ended the epoch; 0 if there was none.
     pub(crate) step_ns: i64,
-    /// Epochs that are in it, too, since no summaries were free when they ended.
+    /// Number of earlier epochs included in it, because no summaries were free when they ended.
     pub(crate) late_epochs: u64,
-    /// Queues that touched the epoch, and did not hand it over in time.
+    /// Queues that touched the epoch but did not hand it over in time.
     pub(crate) missing: Vec<usize>,
-    /// When the packets came, where a task asks for it.
+    /// Packets over time, if a task asks for it.
     pub(crate) timeline: Option<Box<Timeline>>,
-    /// The packets by protocol and service, where a summary may not tell.
+    /// The packets by protocol and service, if they are counted.
     pub(crate) services: Option<Box<Services>>,
-    /// What the source has to say.
+    /// Notes of the source.
     pub(crate) notes: Vec<String>,
 }
 
 impl Ended {
-    /// This together with what another worker read of the same epoch, which covers all the input.
+    /// Combines what two workers read of the same epoch, which covers the whole input.
     pub(crate) fn beside(mut self, other: Self) -> Self {
         self.account.add(&other.account);
         self.unmeasured += other.unmeasured;
@@ -61,7 +62,7 @@ impl Ended {
         self
     }
 
-    /// The part of a time epoch that was observed; 1 where epochs do not end by time.
+    /// The part of a time epoch that was observed; 1 if epochs do not end by time.
     pub(crate) fn coverage(&self) -> f64 {
         let length_ns = |(start_ns, end_ns): (i64, i64)| i128::from(end_ns) - i128::from(start_ns);
         match (self.bounds_ns, self.observed_ns) {
@@ -72,7 +73,7 @@ impl Ended {
         }
     }
 
-    /// This epoch together with the one behind it.
+    /// Joins this epoch with the next one.
     pub(crate) fn and(mut self, next: Self) -> Self {
         self.account.add(&next.account);
         self.traffic = Traffic::both(self.traffic, next.traffic);
@@ -97,7 +98,7 @@ impl Ended {
     }
 }
 
-/// The earliest and the latest of two pairs of times.
+/// The smallest interval that contains both intervals.
 fn around(times_ns: Option<(i64, i64)>, others_ns: Option<(i64, i64)>) -> Option<(i64, i64)> {
     match (times_ns, others_ns) {
         (Some((start_ns, end_ns)), Some((earliest_ns, latest_ns))) => {
@@ -107,7 +108,7 @@ fn around(times_ns: Option<(i64, i64)>, others_ns: Option<(i64, i64)>) -> Option
     }
 }
 
-/// What both parts of an epoch have of something.
+/// The merged parts, or the only one.
 fn both<T>(
     own: Option<Box<T>>,
     other: Option<Box<T>>,
@@ -122,7 +123,7 @@ fn both<T>(
     }
 }
 
-/// Adds a note, unless another queue said the same.
+/// Adds a note, unless it is a repetition.
 pub(crate) fn add_note(notes: &mut Vec<String>, note: String) {
     if !notes.contains(&note) {
         notes.push(note);

@@ -1,4 +1,5 @@
-//! One measurement: frames pass the clock and the filter into batches, and the account counts them.
+//! The intake of one measurement: from frames to batches, through clock, filter and batcher, with the
+//! account.
 
 mod ended;
 mod picking;
@@ -24,9 +25,9 @@ pub(crate) use ended::{Ended, add_note};
 /// Packets that the batcher takes at a time.
 pub(crate) const BURST: usize = 256;
 
-/// Takes the batches of an intake, and the ends of its epochs.
+/// Receives the batches of an intake and the ends of its epochs.
 pub(crate) trait Crew: Take {
-    /// Ends the epoch after its last batch, or updates it.
+    /// Ends the epoch after its last batch, or makes an update.
     ///
     /// # Errors
     /// When a thread that measures or closes is gone.
@@ -36,15 +37,15 @@ pub(crate) trait Crew: Take {
     /// # Errors
     /// As [`Self::end`].
     fn pass(&mut self, epochs: u64) -> Result<(), Gone>;
-    /// Opens the epoch that is this multiple of its length.
+    /// Opens the epoch with this number, in multiples of its length.
     fn open(&mut self, number: i64) {
         let _ = number;
     }
-    /// The first packet of the open epoch comes.
+    /// Announces the first packet of the open epoch.
     fn touch(&mut self) {}
-    /// Hands over what was held back, after the last epoch.
+    /// Hands over epochs that were held back, after the last one.
     fn finish(&mut self) {}
-    /// Whether a thread that measures or closes is gone, so that reading on is of no use.
+    /// Whether a thread that measures or closes is gone, so reading on is useless.
     fn is_broken(&self) -> bool;
 }
 
@@ -56,18 +57,19 @@ type Judge<'a> = dyn FnMut(usize) -> bool + 'a;
 /// Cost: two virtual calls for each burst and one for each batch. Memory: that of the batcher.
 pub(crate) struct Intake {
     batcher: Batcher,
-    /// Which packets are read, where not all are.
+    /// The sampling before headers, if packets are sampled.
     sampling: Option<Sampling>,
     filter: Option<Filter>,
     packets_per_epoch: u64,
     packets_per_update: u64,
     clock: Clock,
-    /// Packets that may still be read under `-c`, of those that pass the filter.
+    /// Packets left of the limit `-c`; packets that the filter rejects do not count.
     left: u64,
-    /// Of the open epoch, without the counts of the batcher; with the packets read up to its latest update.
+    /// The account of the open epoch, without the counts of the batcher. It includes the packets read
+    /// up to the latest update.
     account: Account,
     reported: u64,
-    /// Keyed packets before the epoch ends or an update is due, and those that it takes behind them.
+    /// Keyed packets left until the epoch ends or an update is due, and those left after that.
     stretch_left: u64,
     epoch_left: u64,
     epoch: u64,
@@ -76,18 +78,18 @@ pub(crate) struct Intake {
     latest_ns: i64,
     unfit: Option<String>,
     notes: Vec<String>,
-    /// How the packets that come were sampled before, and those of the open epoch.
+    /// How the source sampled the next packets, and how it sampled those of the open epoch.
     thinning: Option<Thinned>,
     thinned: Option<Thinned>,
-    /// When the packets came, where a task asks for it.
+    /// Packets over time, if a task asks for it.
     timeline: Option<Box<Timeline>>,
-    /// By how much the clock stepped at the end of the open epoch.
+    /// The step of the clock at the end of the open epoch.
     step_ns: i64,
     /// Epochs ended so far.
     ended: u64,
-    /// The first and the latest time that packets or the clock told.
+    /// The earliest and the latest time seen, of packets or of the clock.
     told_ns: Option<(i64, i64)>,
-    /// Whether no packet comes any more.
+    /// Whether no more packets will come.
     finishing: bool,
 }
 
@@ -127,12 +129,12 @@ impl Intake {
         intake
     }
 
-    /// Reads a sample of the packets from here on.
+    /// Reads a sample of the packets from now on.
     pub(crate) fn sample(&mut self, sampling: Sampling) {
         self.sampling = Some(sampling);
     }
 
-    /// Whether it judges frames by a filter.
+    /// Whether it has a filter.
     pub(crate) fn is_filtered(&self) -> bool {
         self.filter.is_some()
     }
@@ -142,7 +144,7 @@ impl Intake {
         self.batcher.wants_extras()
     }
 
-    /// Whether a frame passes the filter, where there is one.
+    /// Whether a frame passes the filter; `true` without a filter.
     pub(crate) fn passes(&mut self, frame: &Frame<'_>) -> bool {
         self.filter.as_mut().is_none_or(|filter| judge(filter, frame, &mut self.unfit))
     }
@@ -152,7 +154,7 @@ impl Intake {
         self.unfit.is_some()
     }
 
-    /// Goes on behind a packet that another intake took.
+    /// Continues after a packet that another intake has taken.
     pub(crate) fn follow(&mut self, before_ns: i64) {
         self.clock.follow(before_ns);
     }
@@ -162,7 +164,7 @@ impl Intake {
         self.left > 0
     }
 
-    /// Whether there is something to report of the open epoch.
+    /// Whether the open epoch has anything to report.
     pub(crate) fn holds(&self) -> bool {
         self.account.read > 0 || self.account.lost > 0 || !self.notes.is_empty()
     }
@@ -177,7 +179,7 @@ impl Intake {
         self.notes.push(note.to_owned());
     }
 
-    /// Takes note of how the packets that come next were sampled.
+    /// Notes how the source sampled the next packets.
     pub(crate) fn thin(&mut self, thinned: Option<Thinned>) {
         self.thinning = thinned;
     }
@@ -187,7 +189,7 @@ impl Intake {
         self.account.lost += packets;
     }
 
-    /// Takes frames in their order.
+    /// Ingests frames in order.
     ///
     /// # Errors
     /// When a thread of the crew is gone.
@@ -203,8 +205,8 @@ impl Intake {
         taken
     }
 
-    /// Takes the packets of a block; where `passes` is given, it tells by their place which of them
-    /// pass the filter.
+    /// Ingests the packets of a block. If `passes` is given, it says for each place in the block
+    /// whether the packet passes the filter.
     ///
     /// # Errors
     /// When a thread of the crew is gone.
@@ -271,8 +273,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes packets of the open epoch that pass the filter, where there is one; the first of them is
-    /// the packet at `first`.
+    /// Ingests packets of the open epoch that pass the filter, if there is one, beginning with the
+    /// packet at `first`.
     #[inline]
     fn take_judged(
         &mut self,
@@ -290,8 +292,8 @@ impl Intake {
         }
     }
 
-    /// Takes packets of the open epoch, up to the limit and to the end of the stretch; returns how
-    /// many, at least one.
+    /// Ingests packets of the open epoch up to the limit and the end of the stretch. Returns their
+    /// number, at least one.
     #[inline]
     fn take_all(&mut self, packets: impl PacketSlice, crew: &mut dyn Crew) -> usize {
         let most = usize::try_from(self.left).map_or(packets.len(), |left| left.min(packets.len()));
@@ -300,7 +302,7 @@ impl Intake {
         taken
     }
 
-    /// As [`Self::take_all`], of those packets that pass the filter.
+    /// As [`Self::take_all`], but only packets that pass the filter.
     fn take_passing(
         &mut self,
         packets: impl PacketSlice,
@@ -308,7 +310,7 @@ impl Intake {
         crew: &mut dyn Crew,
     ) -> usize {
         let (mut taken, mut filtered) = (0, 0);
-        // The stretch ends right behind its last packet, not behind those that the filter rejects next.
+        // The stretch ends right after its last packet, before packets that the filter rejects.
         while taken < packets.len() && self.left > 0 && self.stretch_left > 0 {
             let most = self.left.min((packets.len() - taken) as u64) as usize;
             let passing = (taken..taken + most).take_while(|place| passes(*place)).count();
@@ -328,7 +330,7 @@ impl Intake {
         taken
     }
 
-    /// Passes packets that pass the filter to the batcher; returns how many.
+    /// Passes packets that passed the filter to the batcher; returns their number.
     #[inline]
     fn put(&mut self, packets: impl PacketSlice, crew: &mut dyn Crew) -> usize {
         let (taken, keyed) = packets.put(&mut self.batcher, self.stretch_left, crew);
@@ -340,7 +342,7 @@ impl Intake {
         taken
     }
 
-    /// Acts on the time: no packet that is older comes any more.
+    /// Advances to the time `now_ns`: no older packet will come.
     ///
     /// # Errors
     /// When a thread of the crew is gone.
@@ -352,13 +354,13 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes note of the time.
+    /// Notes the times seen.
     fn tell(&mut self, earliest_ns: i64, latest_ns: i64) {
         let (first_ns, last_ns) = self.told_ns.unwrap_or((earliest_ns, latest_ns));
         self.told_ns = Some((first_ns.min(earliest_ns), last_ns.max(latest_ns)));
     }
 
-    /// From when to when the open time epoch was observed.
+    /// The interval in which the open time epoch was observed.
     fn observed_ns(&self) -> Option<(i64, i64)> {
         let ((start_ns, end_ns), (first_ns, last_ns)) = (self.bounds_ns?, self.told_ns?);
         let start_ns = if self.ended == 0 { start_ns.max(first_ns) } else { start_ns };
@@ -366,7 +368,7 @@ impl Intake {
         Some((start_ns, end_ns))
     }
 
-    /// Acts on a time that is not an ordinary one, before a packet of it is counted.
+    /// Handles a time that is not ordinary, before its packet is counted.
     #[cold]
     fn step(&mut self, tick: Tick, crew: &mut dyn Crew) -> Result<(), Gone> {
         if tick.closes {
@@ -393,7 +395,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Acts on so many keyed packets. An update waits for what comes next: that may be the end.
+    /// Handles the end of a stretch of keyed packets. An update waits for the next packet, since
+    /// the input may end first.
     #[cold]
     fn end_stretch(&mut self, crew: &mut dyn Crew) -> Result<(), Gone> {
         if self.epoch_left == 0 {
@@ -429,7 +432,7 @@ impl Intake {
         }
     }
 
-    /// Ends the open epoch, behind which no packet comes.
+    /// Ends the open epoch, the last one.
     ///
     /// # Errors
     /// When a thread of the crew is gone.
@@ -451,7 +454,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Reports the open epoch, unless nothing was read since the last time.
+    /// Makes an update of the open epoch, unless no packet was read since the last one.
     fn update(&mut self, crew: &mut dyn Crew) -> Result<(), Gone> {
         if self.account.read == self.reported {
             return Ok(());
@@ -463,7 +466,7 @@ impl Intake {
         crew.end(Ended { update: true, bounds_ns, ..so_far })
     }
 
-    /// The open epoch as far as it went, all of which the crew then has.
+    /// The open epoch so far. All its batches are passed to the crew first.
     fn so_far(&mut self, crew: &mut dyn Crew) -> Ended {
         self.batcher.flush(crew);
         let counts = self.batcher.counts();
@@ -508,7 +511,7 @@ impl Intake {
     }
 }
 
-/// An empty timeline, where a task of the configuration asks for one.
+/// An empty timeline if a task of the configuration asks for one.
 fn timeline(config: &Config) -> Option<Box<Timeline>> {
     let mut names = config.tasks.iter().flatten();
     let asked = names.any(|name| task::find(name).is_ok_and(|entry| entry.timeline));
@@ -516,7 +519,7 @@ fn timeline(config: &Config) -> Option<Box<Timeline>> {
     asked.then(|| Box::new(Timeline::new(config.key, config.tunnels, seed)))
 }
 
-/// Whether a frame passes the filter; why it could not be judged is noted once.
+/// Whether a frame passes the filter. If the filter cannot judge it, the reason is noted once.
 #[inline]
 fn judge(filter: &mut Filter, frame: &Frame<'_>, unfit: &mut Option<String>) -> bool {
     filter.matches(frame.link, frame.bytes, frame.wire).unwrap_or_else(|reason| {

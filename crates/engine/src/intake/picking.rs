@@ -1,4 +1,4 @@
-//! Which packets are read, where a sampler decides before headers.
+//! The intake's part in sampling before headers: which packets are read.
 
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::Gone;
@@ -8,7 +8,7 @@ use crate::sampling::{Arrivals, Sampling};
 use crate::source::{Ahead, Skipped};
 
 impl Intake {
-    /// How many of the next `most` packets are surely alike, and whether they are read.
+    /// The length of a run of packets, at most `most`, that are all read or all skipped, and which.
     #[inline(always)]
     pub(super) fn next(&self, most: usize) -> (usize, bool) {
         match &self.sampling {
@@ -17,7 +17,7 @@ impl Intake {
         }
     }
 
-    /// Counts packets that were read as drawn.
+    /// Tells the sampling that wanted packets were read.
     #[inline(always)]
     pub(super) fn took(&mut self, packets: usize) {
         if let Some(sampling) = &mut self.sampling {
@@ -25,7 +25,7 @@ impl Intake {
         }
     }
 
-    /// Lets the next packet that is read stand for as many as it was drawn among.
+    /// Sets the weight of the next packet that is read.
     #[inline(always)]
     pub(super) fn weigh(&mut self, crew: &mut dyn Crew) {
         if let Some(sampling) = &mut self.sampling {
@@ -38,8 +38,7 @@ impl Intake {
         }
     }
 
-    /// Passes over packets that are not read, of which the first is an ordinary one; returns how many
-    /// there are in the open epoch.
+    /// Skips packets, the first of which is ordinary; returns the number of them in the open epoch.
     pub(super) fn pass_over(&mut self, packets: impl PacketSlice) -> usize {
         let most = usize::try_from(self.left).map_or(packets.len(), |left| left.min(packets.len()));
         let passed = 1 + packets.part(0..most).run(&mut self.clock);
@@ -59,13 +58,13 @@ impl Intake {
         self.left -= size.packets;
     }
 
-    /// Packets that were wanted and are yet to come, as far as they stand for the same.
+    /// Number of wanted packets that will come next and represent equally many packets.
     #[inline(always)]
     pub(super) fn owed(&self) -> usize {
         self.sampling.as_ref().map_or(0, Sampling::owed)
     }
 
-    /// Counts wanted packets that came; their bytes were counted as skipped until now.
+    /// Counts wanted packets that came. Until now their bytes were counted as skipped.
     pub(super) fn came(&mut self, packets: impl PacketSlice) {
         if let Some(sampling) = &mut self.sampling {
             sampling.came(packets.len());
@@ -74,7 +73,7 @@ impl Intake {
         self.account.skipped.bytes = bytes.saturating_sub(packets.wire_bytes());
     }
 
-    /// Says which packets of a burst are to be pushed, and passes over the others.
+    /// Returns which packets of a burst to push, and skips the others.
     ///
     /// # Errors
     /// When a thread of the crew is gone.
@@ -94,7 +93,7 @@ impl Intake {
         self.pick(burst, crew)
     }
 
-    /// The same, where a packet is wanted, or the burst is the first of its epoch.
+    /// As [`Self::want`], if a packet is wanted or the burst is the first of its epoch.
     #[inline(never)]
     fn pick(&mut self, burst: &Arrivals, crew: &mut dyn Crew) -> Result<u64, Gone> {
         if !self.clock.flows(burst.time_ns) {
@@ -124,7 +123,7 @@ impl Intake {
         Ok(wanted)
     }
 
-    /// Packets that are surely passed over, from the next one on.
+    /// The number of packets, from the next one on, that are surely skipped.
     pub(crate) fn ahead(&self) -> Ahead {
         match (&self.sampling, self.clock.calm()) {
             (Some(sampling), Some((from_ns, until_ns))) if self.account.read > 0 => {
@@ -134,8 +133,8 @@ impl Intake {
         }
     }
 
-    /// The gaps between the next wanted packets, in packets. Empty where [`Self::ahead`] says none, or
-    /// where the packet limit lies within them.
+    /// The gaps between the next wanted packets, in packets. Empty if [`Self::ahead`] is empty, or
+    /// if the packet limit lies within the gaps.
     pub(crate) fn gaps(&self) -> &[u64] {
         let (Some(sampling), Some(_), 1..) = (&self.sampling, self.clock.calm(), self.account.read)
         else {
@@ -146,7 +145,7 @@ impl Intake {
         if end <= self.left { gaps } else { &[] }
     }
 
-    /// Passes over packets that are not wanted, and those that were picked among them, which come next.
+    /// Skips unwanted packets, and the picked ones among them, which come next.
     pub(crate) fn skip(&mut self, skipped: &Skipped) {
         let &Skipped { packets, picked, bytes, last_ns } = skipped;
         if packets + picked as u64 > 0

@@ -1,4 +1,4 @@
-//! What an intake takes: frames, or some of the packets of a block.
+//! Slices of packets that an intake ingests: frames, or some packets of a block.
 
 use std::ops::Range;
 
@@ -9,14 +9,15 @@ use flowgauge_core::timeline::Timeline;
 
 use crate::clock::Clock;
 
-/// Packets on their way to the batcher.
+/// A slice of packets on their way to the batcher.
 pub(super) trait PacketSlice: Copy {
     fn len(self) -> usize;
-    /// The bytes of all of them on the wire.
+    /// The bytes of all packets on the wire.
     fn wire_bytes(self) -> u64;
     fn time_ns(self, place: usize) -> i64;
     fn part(self, places: Range<usize>) -> Self;
-    /// How many packets from the second on are ordinary ones to the clock, which took the first.
+    /// Number of packets after the first that are ordinary to the clock. The clock has seen the
+    /// first.
     fn run(self, clock: &mut Clock) -> usize;
     /// Passes packets to the batcher, as [`Batcher::take`].
     fn put(self, batcher: &mut Batcher, most: u64, to: &mut dyn Take) -> (usize, u64);
@@ -43,7 +44,7 @@ impl PacketSlice for Frames<'_> {
     #[inline(always)]
     fn run(self, clock: &mut Clock) -> usize {
         let (first_ns, others_ns) = (self.times_ns()[0], &self.times_ns()[1..]);
-        // PacketSlice of a driver's burst have one time.
+        // The packets of a driver's burst have the same time.
         let is_burst = others_ns.last().is_some_and(|last_ns| *last_ns == first_ns)
             && others_ns.iter().fold(0, |all, time_ns| all | (time_ns ^ first_ns)) == 0;
         if is_burst && clock.flows(first_ns) {
@@ -88,7 +89,7 @@ impl PacketSlice for BlockSlice<'_> {
     fn run(self, clock: &mut Clock) -> usize {
         let times_ns = &self.block.times_ns()[self.first + 1..self.end];
         match times_ns.last() {
-            // Where the last of ordered times is an ordinary one, so are those before it.
+            // If the times are ordered and the last one is ordinary, so are all others.
             Some(last_ns) if self.block.is_ordered() && clock.flows(*last_ns) => times_ns.len(),
             _ => clock.run(times_ns.iter().copied()),
         }

@@ -1,4 +1,4 @@
-//! A run over one source: a loop over its meter, and the closer on a thread of its own.
+//! A run: a loop that pushes the bursts of a source into a meter, and the closer on its own thread.
 
 mod parts;
 pub(crate) mod turns;
@@ -17,27 +17,27 @@ use crate::sink::{Item, Sink};
 use crate::source::{Burst, Columns, Counter, CounterKind, Inputs, Origin, Source, SourceError};
 use crate::swaps::Swaps;
 
-/// Packets ahead, or between those that are wanted, from which on a source is asked to pass over them:
-/// fewer are passed over faster among those that it lends out.
+/// Least number of unwanted packets in a row that a source is asked to pass over. Passing over
+/// fewer is faster among the frames that it lends out.
 const WORTH: u64 = 16;
 
-/// What a run came to, beside its reports.
+/// The result of a run, beside its reports.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was wrong with the inputs, in the order of their reading.
+    /// The problems of the inputs, in the order of reading.
     pub problems: Vec<SourceError>,
     /// The total of the first measurement.
     pub total: TotalReport,
-    /// How long meters and workers were stopped at the end of epochs and by updates.
+    /// How long the ends of epochs and updates stopped meters and workers.
     pub swaps: Swaps,
 }
 
-/// Reads `source` to its end, or to the limit, and reports to `sink`. `progress` is called after every
+/// Reads `source` to its end or to the limit, and reports to `sink`. Calls `progress` after every
 /// burst.
 ///
 /// # Errors
-/// When the report cannot be written, or a thread cannot be had or fails. What is wrong with the input
-/// is in the [`Outcome`].
+/// When a report cannot be written, or a thread cannot be started or fails. Problems of the input
+/// are in the [`Outcome`].
 pub fn run(
     plan: Plan,
     source: &mut dyn Source,
@@ -58,8 +58,8 @@ pub fn run(
     total(closed, read, sink)
 }
 
-/// Reads sources to their ends, or to the limit, each on a thread of its own with the meter of one of
-/// the plan's queues, and reports to `sink`.
+/// Reads each source to its end or to the limit, on its own thread with the meter of one of the
+/// plan's queues, and reports to `sink`.
 ///
 /// # Errors
 /// As [`run`], and when the plan has more or fewer queues than there are sources.
@@ -98,9 +98,10 @@ pub fn run_queues(
     total(closed, reads.into_iter().fold(Read::default(), Read::and), sink)
 }
 
-/// Reads inputs to their ends, or to the limit, and reports to `sink`. Several workers read them side
-/// by side where the result is the same, each its own files or parts of a large one, or pieces of what
-/// cannot be cut by turns. `progress` is called after every burst or piece of the first worker.
+/// Reads inputs to their ends or to the limit, and reports to `sink`. If the result is the same,
+/// several workers read them side by side: each its own files or parts of a large one, or, by
+/// turns, pieces of input that cannot be cut. Calls `progress` after every burst or piece of the
+/// first worker.
 ///
 /// # Errors
 /// As [`run`].
@@ -116,7 +117,7 @@ pub fn run_inputs(
     }
 }
 
-/// What a source said while it was read.
+/// What a source reported while it was read.
 #[derive(Default)]
 pub(crate) struct Read {
     pub(crate) origin: Origin,
@@ -125,15 +126,15 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// Whether there was something to read. A run over sound but empty input is one empty epoch; one over
-    /// no input is none.
+    /// Whether an input could be read. A run over sound but empty input has one empty epoch; a run
+    /// over unreadable input has none.
     pub(crate) fn is_something(&self) -> bool {
         let unreadable = |problem: &&SourceError| matches!(problem, SourceError::Unreadable(_));
         let unreadable = self.problems.iter().filter(unreadable).count();
         self.problems.is_empty() || unreadable != self.origin.inputs.len()
     }
 
-    /// This and what another source said; an input of both is named once.
+    /// Adds what another source reported. An input of both is named once.
     fn and(mut self, other: Self) -> Self {
         for input in other.origin.inputs {
             if !self.origin.inputs.contains(&input) {
@@ -147,7 +148,7 @@ impl Read {
     }
 }
 
-/// Pushes what the source has into the meter; returns what it said.
+/// Pushes the packets of the source into the meter; returns what the source reported.
 fn read(
     mut meter: Box<dyn Meter>,
     source: &mut dyn Source,
@@ -173,7 +174,7 @@ fn read(
             Ok(false) => break,
             Err(problem) => problems.push(problem),
         }
-        // The source has its frames back.
+        // Return the frames to the source.
         drop(burst);
         let lost_so_far = Counter::sum(source.counters(), CounterKind::Lost);
         if lost_so_far > lost {
@@ -196,7 +197,7 @@ fn read(
     read
 }
 
-/// The mean of gaps; 0 where there is none.
+/// The mean of gaps; 0 if there are none.
 fn mean(gaps: &[u64]) -> u64 {
     let all = gaps.iter().fold(0u64, |all, gap| all.saturating_add(*gap));
     all.checked_div(gaps.len() as u64).unwrap_or(0)
@@ -217,7 +218,7 @@ fn total(closed: Closed, read: Read, sink: &mut dyn Sink) -> Result<Outcome, Eng
     Ok(Outcome { problems, total: totals.swap_remove(0), swaps })
 }
 
-/// Does some work on the core of a worker, where workers have cores.
+/// Runs `work`, on the core of this worker if workers are pinned.
 pub(crate) fn pinned<T>(
     cores: Option<&Cores>,
     worker: usize,
@@ -227,7 +228,7 @@ pub(crate) fn pinned<T>(
     work()
 }
 
-/// Begins a thread of this name.
+/// Starts a thread with this name.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,

@@ -1,8 +1,8 @@
-//! Workers that each read for themselves: files of their own, and parts of large ones.
+//! Workers that each read their own part of the input: whole files, and parts of large ones.
 //!
-//! Who reads what is fixed by the files and the number of workers, so that a run can be repeated.
-//! Nothing is reported before all is read: where something is wrong with an input, or a table that
-//! the others are merged into is full, everything is forgotten, and one reader begins anew.
+//! The files and the number of workers determine which worker reads what, so a run can be repeated.
+//! Nothing is reported before everything is read. If an input has an error, or a table that others
+//! are merged into is full, the results are discarded and one reader starts over.
 
 use std::thread;
 
@@ -27,22 +27,22 @@ use crate::source::{Burst, Columns, Counter, Inputs, Origin, Piece, Source};
 use crate::summaries::{Summaries, View, hand_out};
 use crate::swaps::Swaps;
 
-/// What came of a piece.
+/// The result of reading one piece.
 struct ReadPiece {
     input: usize,
     ended: Ended,
     origin: Origin,
 }
 
-/// What came of a run over inputs.
+/// The result of trying to read inputs side by side.
 pub(crate) enum Attempt {
-    /// Workers read them side by side.
+    /// The workers read all of them.
     Closed(Closed, Read),
     /// One reader has to read them, from the start.
     Undivided(Box<Plan>),
 }
 
-/// Runs a plan over inputs side by side where that is as good, and the inputs can be divided.
+/// Reads the inputs side by side if that gives the same result and the inputs can be divided.
 pub(crate) fn run(
     plan: Plan,
     inputs: &dyn Inputs,
@@ -76,7 +76,7 @@ pub(crate) fn run(
     undivided(prepared.into())
 }
 
-/// Runs a plan over inputs that workers read by turns.
+/// Reads inputs by turns.
 fn by_turns(
     prepared: Prepared,
     inputs: &dyn Inputs,
@@ -99,9 +99,9 @@ fn closed(closer: Closer, read: Read) -> Attempt {
     Attempt::Closed(Closed { totals: vec![closer.total], swaps: Swaps::default() }, read)
 }
 
-/// Lets each worker read its share with a set of summaries, and merges these into the first one, or
-/// leaves one handle of concurrent summaries. Returns the epoch that they make up, and its inputs; `None`
-/// where one reader has to start over.
+/// Lets each worker read its pieces into a set of summaries, and merges the sets into the first
+/// one, or keeps one handle of concurrent summaries. Returns the resulting epoch and its inputs;
+/// `None` if one reader has to start over.
 fn read(
     config: &Config,
     cores: Option<&Cores>,
@@ -139,7 +139,7 @@ fn read(
     sets.iter_mut().try_for_each(Summaries::collect).map_err(incompatible)?;
     let Some(pieces) = pieces.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let mut pieces: Vec<ReadPiece> = pieces.into_iter().flatten().collect();
-    // Parts of a file stand in the order of their workers.
+    // Parts of a file are in the order of their workers.
     sort_by(&mut pieces, &|one, other| one.input.cmp(&other.input));
     let (first, others) = sets.split_at_mut(1);
     for other in others {
@@ -185,12 +185,12 @@ fn read_share(
     Some(pieces)
 }
 
-/// The epoch and the inputs that these pieces make up, in their order.
+/// Joins pieces, in order, into one epoch and one list of inputs.
 fn joined(pieces: Vec<ReadPiece>) -> (Ended, Origin) {
     let (mut epoch, mut all) = (Ended::default(), Origin::default());
     let mut last = None;
     for ReadPiece { input, ended, origin } in pieces {
-        // Nobody saw the packets on both sides of a seam.
+        // No clock has seen the packets on both sides of a seam.
         if let (Some((_, before_ns)), Some((first_ns, _))) = (epoch.ends_ns, ended.ends_ns) {
             let (backwards, jump) = strange(before_ns, first_ns);
             epoch.account.backwards += u64::from(backwards);
@@ -207,7 +207,7 @@ fn joined(pieces: Vec<ReadPiece>) -> (Ended, Origin) {
     (epoch, all)
 }
 
-/// Measures one piece after another in the same summaries, and keeps the end of each.
+/// Measures pieces into the same summaries, and keeps the end of the latest one.
 struct Collect<'a> {
     set: &'a mut Summaries,
     ended: Ended,

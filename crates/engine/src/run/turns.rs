@@ -1,9 +1,9 @@
-//! Workers that read one input by turns: one reads a chunk of packets, while another one looks at the
-//! headers of the chunk before and measures it.
+//! Workers that read one input by turns: one reads a chunk of packets while another one parses and
+//! measures the previous chunk.
 //!
-//! The input is not cut, so it may be compressed, a pipe, or of any format. A packet that was read counts,
-//! even if the input is damaged behind it. Where tables are read side by side, packets are dealt out behind
-//! the headers, so that each flow is in one table; other summaries are merged at the end.
+//! The input is not cut, so it may be compressed, a pipe, or of any format. Packets before damage
+//! in the input count. If tables are read side by side, packets are dealt out after their headers
+//! are parsed, so that each flow is in one table. Other summaries are merged at the end.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -28,11 +28,11 @@ pub(crate) fn suit(config: &Config, sharing: &Sharing) -> bool {
     sharing.parts && (!sharing.joined || config.workers <= MOST_PEERS)
 }
 
-/// The input that workers read.
+/// The input that workers read by turns.
 struct Turns {
     input: Mutex<Input>,
     passed: Condvar,
-    /// How many workers take turns in a fixed order; `None` where the next free worker reads.
+    /// Number of workers that take turns in a fixed order; `None` if the next free worker reads.
     fixed: Option<usize>,
 }
 
@@ -45,22 +45,22 @@ struct Input {
     ended: bool,
 }
 
-/// How often a worker looks whether it is its turn before it sleeps: about a millisecond, in which a
-/// chunk is inflated. With 100 looks, two workers are slower than one.
+/// How often a worker checks for its turn before it sleeps: about a millisecond, the time to
+/// inflate a chunk. With 100 checks, two workers are slower than one.
 const LOOKS: usize = 1000;
 
-/// How long a worker sleeps before it looks again whether others dealt something to it.
+/// How long a worker sleeps before it checks again for batches from other workers.
 const NAP: Duration = Duration::from_millis(1);
 
-/// What came of a worker.
+/// The result of one worker.
 struct Done {
     ended: Ended,
     /// The first chunk with a packet that the filter could not judge.
     unfit: u64,
 }
 
-/// Lets each worker measure chunks of the input with a set of summaries. Returns the epoch, and what the
-/// source said of the input. One set is left that holds all packets, or several that share no flow.
+/// Lets each worker measure chunks of the input into a set of summaries. Returns the epoch and what
+/// the source reported. Leaves one set that holds all packets, or several that share no flow.
 pub(crate) fn read(
     config: &Config,
     sharing: &Sharing,
@@ -128,7 +128,7 @@ pub(crate) fn read(
     Ok((all, Read { origin, problems: input.problems, notes: Vec::new() }))
 }
 
-/// A worker's right to its turns. When it goes, reading ends.
+/// A worker's right to its turns. Dropping it ends the reading, also on a panic.
 struct Turn<'a> {
     turns: &'a Turns,
     worker: usize,
@@ -169,8 +169,8 @@ impl Turn<'_> {
         Done { ended: peer.ended, unfit }
     }
 
-    /// Reads the next chunk when it is this worker's turn: its number, and the time of the packet before
-    /// it. `None` at the end.
+    /// Reads the next chunk when it is this worker's turn. Returns its number and the time of the
+    /// packet before it; `None` at the end.
     fn read(
         &self,
         chunk: &mut Chunk,
@@ -197,8 +197,8 @@ impl Turn<'_> {
         None
     }
 
-    /// Waits for this worker's turn, and measures what others deal to it meanwhile. It sleeps only if that
-    /// takes long: to wake it takes as long as to measure a thousand packets.
+    /// Waits for this worker's turn, and meanwhile measures the batches that others deal to it. It
+    /// sleeps only after a long wait: waking it takes as long as measuring a thousand packets.
     fn next(&self, peer: &mut Peer<'_>) -> MutexGuard<'_, Input> {
         loop {
             for _ in 0..LOOKS {

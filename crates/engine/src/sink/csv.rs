@@ -1,11 +1,11 @@
-//! Lines of CSV: cells that any reader splits, and that no spreadsheet runs.
+//! CSV whose cells any reader can split and no spreadsheet runs as formulas.
 
 use std::io::{self, Write};
 
 use super::tables::{Column, Value};
 use super::{escape, rfc3339};
 
-/// Writes the names of the columns as a line.
+/// Writes the header line: the names of the columns.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -13,11 +13,11 @@ pub fn header(columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
     line(columns.iter().map(|column| quoted(&column.name)), out)
 }
 
-/// Writes the values of a row as a line. Where there is none, the cell is empty; times are as in RFC 3339.
+/// Writes the values of a row as a line. A missing value is an empty cell. Times follow RFC 3339.
 ///
-/// Text reads back where an apostrophe before it, and escapes in it, are undone: an apostrophe stands before
-/// what a spreadsheet would take for a formula, and before an apostrophe; control characters are
-/// escapes, and a backslash is doubled.
+/// Text is escaped and can be read back: an apostrophe is put before text that a spreadsheet would
+/// take for a formula, or that begins with an apostrophe. Control characters become escapes, and
+/// backslashes are doubled.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -44,7 +44,7 @@ fn quoted(text: &str) -> String {
     let text = escape::visible(&text);
     let formula = text.trim_start().starts_with(['=', '+', '-', '@', '\'']);
     let guard = if formula { "'" } else { "" };
-    // Quotes also keep spaces at the ends from readers who trim.
+    // Quotes also protect leading and trailing spaces from readers that trim.
     if text.contains(['"', ',']) || text.trim().len() < text.len() {
         format!("\"{guard}{}\"", text.replace('"', "\"\""))
     } else {

@@ -1,10 +1,10 @@
-//! Text from outside, made safe to print.
+//! Escapes text from outside, so that it is safe to print.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a terminal would act on `c`, or a reader not see it: control characters, and those
-/// that reorder, join or hide the text around them.
+/// Whether a terminal would act on `c` or a reader would not see it: control characters, and
+/// characters that reorder, join or hide the text around them.
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -14,8 +14,8 @@ fn acts(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The text with every character that is not plainly visible written as an escape (`\n`,
-/// `\u{1b}`). A backslash stays what it is, so that what was escaped before stays so too.
+/// The text with every invisible character written as an escape (`
+/// `, `\u{1b}`). Backslashes are not escaped, so text that was escaped before stays the same.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
@@ -31,8 +31,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// JSON text whose strings show no such character either. JSON has them only inside strings,
-/// where an escape means the same.
+/// JSON text with the same characters escaped. In JSON they occur only inside strings, where an
+/// escape means the same.
 pub fn visible_json(json: String) -> String {
     if !json.contains(acts) {
         return json;

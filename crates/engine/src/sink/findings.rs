@@ -1,4 +1,4 @@
-//! A finding in words, and the filter that shows its traffic.
+//! Findings in words, and the filters that select their traffic.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub(super) fn sentence(finding: &Finding, report: &EpochReport) -> String {
     sentence_with(finding, report, &names::service_name)
 }
 
-/// A finding as one sentence, with the names that `named` has for ports.
+/// A finding as one sentence. `named` gives the names of ports.
 pub(super) fn sentence_with(
     finding: &Finding,
     report: &EpochReport,
@@ -86,11 +86,11 @@ pub(super) fn sentence_with(
     }
 }
 
-/// Since when, and with which TCP flags; empty where neither is known.
+/// The time span and the TCP flags of a finding; empty if neither is known.
 pub(super) fn details(finding: &Finding) -> String {
     let span = finding.span_ns.map(|(start_ns, end_ns)| {
         let about = if finding.span_is_exact { "" } else { "about " };
-        // To the millisecond where it is exact, else to the second.
+        // To the millisecond if it is exact, otherwise to the second.
         let digits = if finding.span_is_exact { 12 } else { 8 };
         let time = |ns: i64| {
             let rounded = if finding.span_is_exact { ns } else { ns.saturating_add(500_000_000) };
@@ -108,7 +108,7 @@ pub(super) fn details(finding: &Finding) -> String {
     span.into_iter().chain(flags).collect::<Vec<_>>().join(" · ")
 }
 
-/// The filter whose packets are those of the finding; `None` where it is about all packets.
+/// The filter that selects the packets of a finding; `None` if it concerns all packets.
 pub(super) fn filter(finding: &Finding, spec: KeySpec) -> Option<String> {
     let host = |what: &str, field: Field, key: Option<&CanonicalKey>| {
         address(key).map(|address| match spec.prefix_of(field, address) {
@@ -170,7 +170,7 @@ fn service(finding: &Finding, named: &dyn Fn(u16) -> Option<&'static str>) -> St
     }
 }
 
-/// What most of a rise is.
+/// The main part of a rise.
 fn cause(finding: &Finding, report: &EpochReport, service: &str) -> String {
     let part =
         |word: &str, text: String| if text.is_empty() { text } else { format!("{word}{text}") };
@@ -180,14 +180,14 @@ fn cause(finding: &Finding, report: &EpochReport, service: &str) -> String {
     if all.is_empty() { all } else { format!(", mostly{all}") }
 }
 
-/// The share and the rates of a finding over its time.
+/// The share and the rates of a finding.
 fn volume(finding: &Finding, report: &EpochReport) -> String {
     let share = format!("{} of all {}", units::percent(finding.share), report.by.name());
     let seconds =
         finding.span_ns.map_or(0.0, |(start_ns, end_ns)| (end_ns - start_ns) as f64 / 1e9);
     let size = &finding.size;
     let rates = match (&size.packets, &size.bytes) {
-        // Fewer seconds, and the times of a few sampled packets, say little of a rate.
+        // Less than a second, or the times of a few sampled packets, say little about a rate.
         (Some(packets), Some(bytes))
             if seconds >= 1.0 && (finding.span_is_exact || finding.share >= 0.01) =>
         {

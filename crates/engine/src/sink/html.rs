@@ -1,4 +1,4 @@
-//! Reports as one HTML page, which holds them as JSON and draws them.
+//! Reports as one HTML page that holds and draws their JSON.
 
 use std::io::{self, Write};
 
@@ -7,14 +7,14 @@ use crate::report::{EpochReport, Gap, TotalReport};
 
 const PAGE: &str = include_str!("html/page.html");
 
-/// A page of one file, without anything from elsewhere. Each item is the JSON of [`Json`] in an element of
-/// its own at the end of the page, so that the numbers are those of JSON and items can be added.
+/// A self-contained HTML page. Each item is the JSON of [`Json`] in its own element at the end of
+/// the page, so the numbers are those of JSON and items can be appended.
 pub struct Html;
 
 impl Html {
-    /// How the page looks.
+    /// The style sheet of the page.
     pub const STYLE: &str = include_str!("html/style.css");
-    /// What draws it: one script.
+    /// The script that draws the page.
     pub const SCRIPT: &str = concat!(
         include_str!("html/words.js"),
         include_str!("html/plots.js"),
@@ -54,8 +54,8 @@ fn element(
     out.write_all(b"</script>\n")
 }
 
-/// Writes JSON such that no string in it ends the element that it stands in: `<` as an escape, which JSON
-/// has only inside strings.
+/// Writes JSON with `<` escaped, so that no string in it ends the surrounding element. In JSON, `<`
+/// occurs only in strings.
 struct Contained<'a>(&'a mut dyn Write);
 
 impl Write for Contained<'_> {

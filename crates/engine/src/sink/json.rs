@@ -106,7 +106,7 @@ fn object(
     out.write_all(b"}")
 }
 
-/// An object that is written field by field.
+/// A JSON object that is written field by field.
 struct Object<'a> {
     out: &'a mut dyn Write,
     empty: bool,
@@ -150,7 +150,7 @@ impl Object<'_> {
     }
 }
 
-/// How far the sizes of audited flows are off.
+/// The errors of the sizes of audited flows.
 fn audit(Audit { one_in, observed }: &Audit) -> Value {
     json!({
         "one_in": one_in,
@@ -165,7 +165,7 @@ fn audit(Audit { one_in, observed }: &Audit) -> Value {
     })
 }
 
-/// The agents that a network-wide report is of.
+/// The agents of a network-wide report.
 fn network(network: &Network) -> Value {
     let left_out = network.left_out.iter().map(|LeftOut { agent, field, reason }| {
         json!({ "agent": agent, "field": field, "reason": reason })
@@ -182,7 +182,7 @@ fn network(network: &Network) -> Value {
     })
 }
 
-/// The keyed traffic, where a sample of it was read.
+/// The keyed traffic, if a sample of it was read.
 fn traffic(line: &mut Object<'_>, traffic: Option<Traffic>, account: &Account) -> io::Result<()> {
     match traffic {
         Some(traffic) => line.field("traffic", estimate(&traffic.estimate(account))),
@@ -295,7 +295,7 @@ fn task(object: &mut Object<'_>, answer: &Report, epoch: &EpochReport) -> io::Re
             if let Some(threshold) = selection.threshold() {
                 object.field("threshold", number(threshold))?;
             }
-            // A flow that was asked for is not one of many: no share.
+            // Flows named by the configuration have no share.
             let shared = *selection != Selection::Asked;
             object.list("items", items, |item| size_item(item, spec, shared))?;
             if !shared {
@@ -483,7 +483,7 @@ fn estimate(estimate: &Estimate) -> Value {
     value
 }
 
-/// A number, as an integer where it is one; `null` where it is not finite.
+/// A number: an integer if it is whole, `null` if it is not finite.
 fn number(value: f64) -> Value {
     const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
     if value.fract() == 0.0 && value.abs() < TWO_TO_63 {

@@ -1,4 +1,4 @@
-//! Pages for people: columns and paragraphs, never wider than the page.
+//! The layout of pages for people: tables and paragraphs, never wider than the page.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use super::{names, units};
 
 const INDENT: usize = 2;
 const GUTTER: usize = 2;
-/// A bar shorter than this tells nothing.
+/// Shortest length of a bar in columns; a shorter one shows nothing.
 const SHORTEST_BAR: usize = 4;
 const LONGEST_BAR: usize = 24;
 
-/// How a page looks.
+/// The look of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Columns of the page: at least 60.
+    /// Columns of the page, at least 60.
     pub width: usize,
-    /// Whether headings, alerts and bars are coloured, by escapes of ANSI.
+    /// Whether headings, alerts and bars are coloured with ANSI escapes.
     pub color: bool,
-    /// Whether it has ASCII alone, for terminals that show nothing else.
+    /// Whether only ASCII is used, for terminals that show nothing else.
     pub ascii: bool,
-    /// Whether ports have the names of their services beside them.
+    /// Whether ports are shown with the names of their services.
     pub services: bool,
 }
 
@@ -30,19 +30,19 @@ impl Default for Look {
 }
 
 impl Look {
-    /// The name of what usually listens at a port, where it is to be shown and is well known.
+    /// The name of a port's service, if names are shown and it is well known.
     pub(super) fn service(self, port: u16) -> Option<&'static str> {
         names::service_name(port).filter(|_| self.services)
     }
 }
 
-/// Begins and ends of colours: bold, bold red, cyan.
+/// ANSI escapes: bold, bold red, cyan, and the end of these.
 const BOLD: &str = "\x1b[1m";
 const ALERT: &str = "\x1b[1;31m";
 const BAR: &str = "\x1b[36m";
 const END: &str = "\x1b[0m";
 
-/// A page that is written.
+/// A page of text being written.
 pub struct Page {
     look: Look,
     text: String,
@@ -66,23 +66,23 @@ impl Page {
         self.look.width
     }
 
-    /// How it looks.
+    /// Its look.
     pub(super) fn look(&self) -> Look {
         self.look
     }
 
-    /// Adds text as it is.
+    /// Appends text unchanged.
     pub fn push_str(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// Writes a line over the full width that begins a page.
+    /// Writes the full-width line that begins a page.
     pub fn rule(&mut self, title: &str) {
         let rest = self.look.width.saturating_sub(4 + width(title));
         self.colored_paragraph(BOLD, "━━ ", &format!("{title} {}", "━".repeat(rest)));
     }
 
-    /// Writes the title of a section, behind an empty line if anything stands before it.
+    /// Writes the title of a section, after an empty line unless the page is empty.
     pub fn heading(&mut self, title: &str) {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -119,7 +119,7 @@ impl Page {
     }
 }
 
-/// What stands for a sign where only ASCII is shown: as wide as the sign, except in text from outside.
+/// The ASCII replacement of a character: as wide as the character, except in text from outside.
 fn plain(c: char) -> char {
     match c {
         c if c.is_ascii() => c,
@@ -139,14 +139,14 @@ fn plain(c: char) -> char {
     }
 }
 
-/// Columns that `text` takes at most: of what is not ASCII only the page's own signs are surely
+/// Most columns that `text` takes. Of the characters beyond ASCII, only the page's own are surely
 /// narrow.
 pub fn width(text: &str) -> usize {
     let narrow = |c: char| c.is_ascii() || matches!(c, '\u{2010}'..='\u{25ff}' | '·' | '±' | 'µ');
     text.chars().map(|c| if narrow(c) { 1 } else { 2 }).sum()
 }
 
-/// Where the cells of a column stand.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// At the left edge.
@@ -155,10 +155,10 @@ pub enum Align {
     Right,
 }
 
-/// Rows under titles, with a bar at the end of each row where there is room.
+/// A table with titles, and a bar at the end of each row if there is room.
 pub struct Table {
     columns: Vec<(String, Align)>,
-    /// Titles of columns that are left out where the page is too narrow, the first one first.
+    /// Titles of the columns that are left out on narrow pages, in this order.
     spared: Vec<&'static str>,
     rows: Vec<TableRow>,
 }
@@ -168,7 +168,7 @@ struct TableRow {
     bar: f64,
 }
 
-/// The text of a cell, and what stands below it where it needs a second line.
+/// The text of a cell, with an optional second line.
 pub struct Cell {
     text: String,
     below: Option<String>,
@@ -187,7 +187,7 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
-    /// Its lines, broken where they take more columns than `room`.
+    /// Its lines, broken if they take more columns than `room`.
     fn within(&self, room: usize) -> Vec<&str> {
         let mut lines = Vec::new();
         for text in [Some(self.text.as_str()), self.below.as_deref()].into_iter().flatten() {
@@ -210,18 +210,18 @@ impl Cell {
 }
 
 impl Table {
-    /// A table with these titles; where all are empty, no line of titles is written.
+    /// A table with these titles. If all are empty, no line of titles is written.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|(title, align)| ((*title).to_owned(), *align)).collect();
         Self { columns, spared: Vec::new(), rows: Vec::new() }
     }
 
-    /// Adds a row; `bar` is relative to the other rows', 0 for none.
+    /// Adds a row. The length of `bar` is relative to the other rows; 0 for none.
     pub fn row(&mut self, cells: Vec<Cell>, bar: f64) {
         self.rows.push(TableRow { cells, bar });
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -231,7 +231,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Leaves these columns out, the first one first, until the table fits on its page.
+    /// Sets the columns that are left out, in this order, until the table fits on its page.
     pub fn spare(&mut self, titles: &[&'static str]) {
         self.spared.extend(titles);
     }
@@ -240,7 +240,7 @@ impl Table {
     pub fn write(&self, page: &mut Page) {
         let columns = self.fitting(page.width());
         let mut widths: Vec<_> = columns.iter().map(|column| self.width(*column)).collect();
-        // What still does not fit is broken in the widest column.
+        // If it still does not fit, break the widest column.
         let excess = used(&widths).saturating_sub(page.width() + GUTTER);
         if let Some(widest) = widths.iter_mut().max() {
             *widest = widest.saturating_sub(excess).max(1);
@@ -308,12 +308,12 @@ impl Table {
     }
 }
 
-/// Columns that these and the gutters behind them take.
+/// Columns that these columns and the gutters after them take.
 fn used(widths: &[usize]) -> usize {
     INDENT + widths.iter().map(|width| width + GUTTER).sum::<usize>()
 }
 
-/// Writes `text` under `first`, broken between words where that is possible.
+/// Writes a paragraph whose first line begins with `first`, broken between words if possible.
 pub fn paragraph(page: &mut Page, first: &str, text: &str) {
     let (indent, most) = (width(first), page.width());
     let mut line = first.to_owned();
@@ -343,7 +343,7 @@ pub fn paragraph(page: &mut Page, first: &str, text: &str) {
     page.push_str("\n");
 }
 
-/// Bytes of the longest head of `word` that takes at most `room` columns.
+/// Bytes of the longest prefix of `word` that takes at most `room` columns.
 fn fitting(word: &str, room: usize) -> usize {
     let mut used = 0;
     for (at, c) in word.char_indices() {

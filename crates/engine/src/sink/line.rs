@@ -1,4 +1,4 @@
-//! Reports as one line each, for eyes and `grep`.
+//! Reports as one line each, for reading and for `grep`.
 
 use std::io::{self, Write};
 
@@ -10,11 +10,11 @@ use super::{Format, names, rfc3339};
 use crate::account::Account;
 use crate::report::{EpochReport, Gap, TotalReport, Traffic};
 
-/// A line of the same columns for each epoch, for each run of empty ones, and for the total, behind a line
-/// of titles. No cell has a space in it, and `-` stands where there is no number.
+/// A line with the same columns for each epoch, each run of empty epochs, and the total, after a
+/// line of titles. No cell contains a space; `-` stands for a missing number.
 pub struct Line;
 
-/// The titles, and how wide their columns are at least; to the left where that is negative.
+/// The titles and the least widths of their columns; a negative width aligns to the left.
 const COLUMNS: [(&str, isize); 15] = [
     ("measurement", -11),
     ("epoch", 5),
@@ -35,7 +35,7 @@ const COLUMNS: [(&str, isize); 15] = [
 
 const NONE: &str = "-";
 
-/// What a line is about.
+/// The cells of a line.
 #[derive(Default)]
 struct Cells {
     measurement: String,
@@ -106,7 +106,7 @@ impl Format for Line {
     }
 }
 
-/// The packets that an account counts, and those missing from every other number.
+/// The packets of an account, and those missing from all other numbers.
 fn counted(account: &Account, traffic: Option<Traffic>) -> Cells {
     let packets = traffic.map_or(account.keyed as f64, |traffic| traffic.estimate(account).value);
     let mean = account.keyed_bytes as f64 / account.keyed.max(1) as f64;
@@ -118,7 +118,7 @@ fn counted(account: &Account, traffic: Option<Traffic>) -> Cells {
     Cells { packets, bytes: packets * mean, uncounted, ..Cells::default() }
 }
 
-/// Between bounds so far apart no number is a guess.
+/// If the bounds are this far apart, a single number would mislead.
 fn is_known(estimate: &Estimate) -> bool {
     estimate.high <= 10.0 * estimate.low
 }

@@ -1,10 +1,10 @@
 //! Sinks: where reports leave a run.
 //!
-//! A [`Sink`] takes [`Item`]s in the order of time. [`Outlets`] gives each of several sinks a
-//! thread and a bounded queue. A [`Format`] turns items into text: for people ([`Text`]), for
-//! eyes and `grep` ([`Line`]), for programs ([`Json`]), or for a browser ([`Html`]). [`tables`]
-//! turns them into columns ([`csv`]). Strings from outside (file names, notes) reach a reader only
-//! through `escape`.
+//! A [`Sink`] takes [`Item`]s in order of time. [`Outlets`] gives each of several sinks a thread
+//! and a bounded queue. A [`Format`] turns items into text: for people ([`Text`]), for reading and
+//! `grep` ([`Line`]), for programs ([`Json`]), or for a browser ([`Html`]). [`tables`] turns them
+//! into columns ([`csv`]). Strings from outside (file names, notes) reach a reader only through
+//! `escape`.
 
 pub mod csv;
 mod escape;
@@ -38,14 +38,14 @@ pub use outlets::{Ending, Outlets};
 pub use text::Text;
 pub use units::{parse_rfc3339, rfc3339};
 
-/// What leaves a run. Copies share the report.
+/// An item that leaves a run. Copies share the report.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// A closed epoch, or an update of one that goes on.
+    /// The report of a closed epoch, or an update.
     Epoch(Arc<EpochReport>),
     /// A run of empty epochs.
     Gap(Gap),
-    /// A closed epoch as it is stored, before its report; only where the measurement is saved.
+    /// A stored epoch, before its report. Only if the measurement is saved.
     Snapshot(Arc<Saved>),
     /// The end of the run.
     Total(Arc<TotalReport>),
@@ -85,24 +85,25 @@ impl Takes {
     }
 }
 
-/// Something that takes items in the order of time.
+/// A receiver of items in order of time.
 pub trait Sink: Send {
-    /// The items that it wants. What it does not want is not counted as undelivered.
+    /// The items that it wants. Other items are not counted as undelivered.
     fn takes(&self) -> Takes {
         Takes::All
     }
 
-    /// Takes an item: all of it, or after an error nothing that a reader could mistake for it. The
-    /// same item may then be delivered again.
+    /// Takes an item completely, or fails and leaves nothing that a reader could mistake for the
+    /// item. After an error the same item may be delivered again.
     ///
     /// # Errors
     /// When the item cannot be written.
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError>;
 
-    /// Makes what was delivered last. Called once, after the last item; never when the run failed.
+    /// Makes everything delivered permanent. Called once, after the last item; never if the run
+    /// failed.
     ///
     /// # Errors
-    /// When it cannot.
+    /// When that fails.
     fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
@@ -110,7 +111,7 @@ pub trait Sink: Send {
 
 /// A way to write reports as bytes.
 pub trait Format: Send {
-    /// Writes what a file begins with: for most formats nothing.
+    /// Writes the beginning of a file: for most formats nothing.
     ///
     /// # Errors
     /// When `out` cannot be written.
@@ -118,7 +119,7 @@ pub trait Format: Send {
         Ok(())
     }
 
-    /// Writes a closed epoch, or an update of one that goes on.
+    /// Writes a closed epoch, or an update.
     ///
     /// # Errors
     /// When `out` cannot be written.
@@ -150,10 +151,10 @@ pub trait Format: Send {
     }
 }
 
-/// Calls a function with the report of each epoch, and of each update of one that goes on.
+/// A sink that calls a function with the report of each epoch and of each update.
 ///
-/// It is told neither of empty epochs, of which [`EpochReport::epoch`] skips the numbers, nor of the
-/// end, whose total is in the run's [`Outcome`](crate::Outcome).
+/// The function is not called for empty epochs, whose numbers [`EpochReport::epoch`] skips, nor for
+/// the total, which is in the run's [`Outcome`](crate::Outcome).
 pub struct Each<F>(pub F);
 
 impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
@@ -169,7 +170,7 @@ impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
     }
 }
 
-/// Writes the format's header and items in it, and flushes the writer behind each.
+/// A sink that writes items to a writer in a format, and flushes after each item.
 pub struct Written<F, W> {
     format: F,
     out: W,
@@ -177,7 +178,7 @@ pub struct Written<F, W> {
 }
 
 impl<F: Format, W: Write + Send> Written<F, W> {
-    /// Writes to `out`.
+    /// Writes the format's header and then the items to `out`.
     pub fn new(format: F, out: W) -> Self {
         Self { format, out, headed: false }
     }
@@ -201,7 +202,7 @@ impl<F: Format, W: Write + Send> Sink for Written<F, W> {
 /// Why a sink did not take a report.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
-    /// Its reader has gone for good, as behind `| head`.
+    /// Its reader has closed it for good, as in `| head`.
     #[error("cannot write to {output}: its reader closed it")]
     Closed {
         /// The output.
@@ -215,7 +216,7 @@ pub enum SinkError {
         /// The operating system's reason.
         error: io::Error,
     },
-    /// It takes other items, but never this one, such as a message that is too large.
+    /// It takes other items but will never take this one, for example because it is too large.
     #[error("{output} refuses an item: {error}")]
     Refused {
         /// The output.
@@ -223,13 +224,13 @@ pub enum SinkError {
         /// The output's reason.
         error: io::Error,
     },
-    /// Its thread ended before its work: a defect.
+    /// Its thread panicked. This is a bug.
     #[error("the thread of a sink failed; please report this bug")]
     Panicked,
 }
 
 impl SinkError {
-    /// The error of a pipe that cannot be opened again, or of another output.
+    /// The error of writing to `output`. A broken pipe counts as closed.
     pub fn new(output: &str, error: io::Error) -> Self {
         let output = output.to_owned();
         match error.kind() {
@@ -245,14 +246,15 @@ impl From<io::Error> for SinkError {
     }
 }
 
-/// What went from the first endpoint of a conversation or from a host, and what came back.
+/// The traffic of a flow in each direction: from the first endpoint of a conversation or from a
+/// host, and back.
 struct Directions {
     pub(super) forward: Size,
     pub(super) back: Size,
 }
 
 impl Directions {
-    /// Those of a flow of this size; `None` where its key has one way.
+    /// The directions of a flow of this size; `None` if its key has only one.
     fn of(seen: &Seen, size: &SizeEstimate, kind: KeyKind) -> Option<Self> {
         let (packets, bytes) = (size.packets?.value as u64, size.bytes?.value as u64);
         let back = seen.back;
@@ -263,7 +265,7 @@ impl Directions {
         Self::has(kind).then_some(Self { forward, back })
     }
 
-    /// Whether keys of this kind have both ways.
+    /// Whether keys of this kind include both directions.
     fn has(kind: KeyKind) -> bool {
         kind.is_in_order() || kind.is_either()
     }

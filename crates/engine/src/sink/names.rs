@@ -1,4 +1,4 @@
-//! Names of what headers have as numbers, and of what is wrong with headers.
+//! Names of protocols, ports, header faults and keys.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use flowgauge_core::packet::{Fault, Layer, NoKey};
 use flowgauge_core::summary::QuantileOf;
 use flowgauge_core::task::Side;
 
-/// The name of an IP protocol, where it is well known.
+/// The name of an IP protocol, if it is well known.
 pub(super) fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         0 => "hop-by-hop",
@@ -49,7 +49,7 @@ pub(super) fn protocol(protocol: u8) -> String {
     protocol_name(protocol).map_or_else(|| format!("protocol {protocol}"), str::to_owned)
 }
 
-/// What usually listens at a port, where it is well known.
+/// The name of a port's usual service, if it is well known.
 pub(super) fn service_name(port: u16) -> Option<&'static str> {
     Some(match port {
         7 => "echo",
@@ -171,7 +171,7 @@ pub(crate) fn layer(layer: Layer) -> (&'static str, &'static str) {
     }
 }
 
-/// What is wrong with a header: its name in JSON, and in words before "header".
+/// A fault of a header: its name in JSON, and in words before "header".
 pub(crate) fn fault(fault: Fault) -> (&'static str, &'static str) {
     match fault {
         Fault::Cut => ("cut", "cut short in the"),
@@ -179,7 +179,7 @@ pub(crate) fn fault(fault: Fault) -> (&'static str, &'static str) {
     }
 }
 
-/// An address, with the prefix length where the key keeps only a prefix.
+/// An address, with the prefix length if the key has only a prefix.
 pub(super) fn address(spec: KeySpec, field: Field, address: IpAddr) -> String {
     match spec.prefix_of(field, address) {
         Some(bits) => format!("{address}/{bits}"),
@@ -187,7 +187,7 @@ pub(super) fn address(spec: KeySpec, field: Field, address: IpAddr) -> String {
     }
 }
 
-/// The words for what a key names: one of them, and many.
+/// The word for a key of this kind, singular and plural.
 pub(super) fn key_words(kind: KeyKind) -> (&'static str, &'static str) {
     match kind {
         KeyKind::SOURCE => ("source", "sources"),
@@ -209,7 +209,7 @@ pub(super) fn key_words(kind: KeyKind) -> (&'static str, &'static str) {
     }
 }
 
-/// The fields of a key beside its endpoints and its protocol, each in words.
+/// The fields of a key other than endpoints and protocol, each in words.
 pub(super) fn others(fields: &Fields) -> Vec<String> {
     let vlan = fields.vlan.map(|vlan| match vlan {
         0 => "untagged".to_owned(),
@@ -236,7 +236,7 @@ pub(super) fn addresses(fields: &Fields) -> impl Iterator<Item = (Field, IpAddr)
     all.into_iter().filter_map(|(field, address)| Some((field, address?)))
 }
 
-/// The fields of an item that is one address alone, whatever the key is.
+/// The fields of an item that is a single address, for any key.
 pub(super) fn address_fields(spec: KeySpec, side: Side, key: &CanonicalKey) -> Fields {
     spec.alone(side.address()).fields(key.as_bytes())
 }
@@ -247,7 +247,7 @@ pub(super) fn prefix(address: &CanonicalKey, bits: u8) -> String {
     fields.source.map_or_else(String::new, |address| format!("{address}/{bits}"))
 }
 
-/// What quantiles are of, as one word.
+/// The quantity of quantiles, as one word.
 pub(super) fn quantiles(of: QuantileOf) -> &'static str {
     match of {
         QuantileOf::FlowPackets => "flow-packets",

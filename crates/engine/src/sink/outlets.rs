@@ -1,4 +1,4 @@
-//! Several sinks, each behind a queue on a thread of its own.
+//! Several sinks, each with a queue and its own thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,20 +9,21 @@ use std::time::{Duration, Instant};
 use super::{Item, Sink, SinkError, Takes};
 use crate::config::Pace;
 
-/// How soon a live sink that failed is tried again: twice as late each time, up to the second.
+/// The first and the longest delay before a live sink that failed is tried again. The delay doubles
+/// each time.
 const DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
 
-/// How long the sinks of a failed live run may take to write what they have.
+/// How long the sinks of a failed live run may take to write their queues.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Passes items to several sinks, each behind a queue of at most 16 MiB on a thread of its own.
+/// Passes items to several sinks, each with a queue of at most 16 MiB and its own thread.
 ///
-/// In replay the run waits for every sink, and the failure of one ends the run. Live it waits for
-/// none: a sink that is slow or fails loses only its own items, which are counted and shown in the
-/// next report that it gets. It is tried again, later each time, but for an item that it refuses, and
-/// the run goes on as long as one sink has not been closed by its reader.
+/// In a replay, the run waits for every sink, and ends if one fails. A live run waits for none: a
+/// sink that is slow or fails loses only its own items. They are counted, and its next report shows
+/// the count. A failed delivery is retried with growing delays, unless the sink refused the item.
+/// The run continues while at least one sink has not been closed by its reader.
 ///
-/// Dropping it writes what is queued and leaves out [`Sink::finish`], as after a run that failed.
+/// Dropping it writes the queues but does not call [`Sink::finish`], as after a failed run.
 pub struct Outlets {
     pace: Pace,
     outlets: Vec<Outlet>,
@@ -30,16 +31,16 @@ pub struct Outlets {
 
 struct Outlet {
     queue: Arc<Queue>,
-    /// Taken at the end.
+    /// Taken when the queue is closed.
     thread: Option<JoinHandle<()>>,
 }
 
-/// What became of a sink.
+/// The end of a sink.
 #[derive(Debug)]
 pub struct Ending {
-    /// Items that the sink did not take, as far as is known.
+    /// Items that the sink did not take, as far as known.
     pub undelivered: u64,
-    /// Why it ended early. `None` also where it was still busy at the deadline.
+    /// Why it ended early. Also `None` if it was still busy at the deadline.
     pub error: Option<SinkError>,
 }
 
@@ -59,13 +60,13 @@ impl Outlets {
         Ok(Self { pace, outlets })
     }
 
-    /// Whether no sink has an item left to take.
+    /// Whether all sinks have taken all items.
     pub fn is_idle(&self) -> bool {
         self.outlets.iter().all(|outlet| outlet.queue.is_idle())
     }
 
-    /// Lets the sinks write what is queued and finish: live, within this time. Returns what became
-    /// of each, in their order. The thread of a sink that is still busy is left behind.
+    /// Lets the sinks write their queues and finish; in a live run, within this time. Returns the
+    /// end of each sink, in order. The thread of a sink that is still busy is abandoned.
     pub fn finish(mut self, within: Duration) -> Vec<Ending> {
         self.close(Stage::Finished, within)
     }
@@ -76,7 +77,7 @@ impl Outlets {
         let end = |mut outlet: Outlet| {
             let (ended, ending) = outlet.queue.ended(deadline);
             if let Some(thread) = outlet.thread.take().filter(|_| ended) {
-                // A panic has been noted as the reason.
+                // A panic has been noted as the sink's error.
                 drop(thread.join());
             }
             ending
@@ -124,7 +125,7 @@ fn serve(mut sink: Box<dyn Sink>, queue: &Queue) {
     queue.end(finished);
 }
 
-/// Delivers an item; live, as often as it takes.
+/// Delivers an item; in a live run, retries until it succeeds.
 fn deliver(sink: &mut dyn Sink, item: &Item, queue: &Queue) -> Result<(), SinkError> {
     let [mut delay, longest] = DELAYS;
     loop {
@@ -135,7 +136,7 @@ fn deliver(sink: &mut dyn Sink, item: &Item, queue: &Queue) -> Result<(), SinkEr
     }
 }
 
-/// Ends the queue of a sink that panics, so that the run does not wait for it.
+/// Ends the queue if the sink panics, so that the run does not wait for it.
 struct Guard<'a>(&'a Queue);
 
 impl Drop for Guard<'_> {
@@ -144,11 +145,11 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Bytes of items that wait for one sink: at least two reports with every list full, and thousands
-/// of ordinary ones.
+/// Most bytes in the queue of a sink: at least two reports with every list full, and thousands of
+/// ordinary ones.
 pub(crate) const QUEUE_BYTES: usize = 16 << 20;
 
-/// Items on their way to a sink.
+/// The bounded queue between a run and the thread of one sink.
 struct Queue {
     pace: Pace,
     takes: Takes,
@@ -159,20 +160,20 @@ struct Queue {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
-    /// Whether the sink has an item in hand.
+    /// Whether the sink is taking an item.
     busy: bool,
-    /// Bytes of all of these.
+    /// Bytes of all these items.
     bytes: usize,
-    /// Items that found no room: since the last report that did, and in all.
+    /// Items without room in the queue: since the last queued report, and in all.
     undelivered: u64,
     undelivered_in_all: u64,
     closing: Stage,
-    /// Whether the sink takes nothing any more, and the reason if that is an error.
+    /// Whether the sink takes no more items, and its error if it failed.
     ended: bool,
     error: Option<SinkError>,
 }
 
-/// Whether items are still to come.
+/// Whether more items will come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
@@ -196,8 +197,8 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an item, if the sink wants it. In replay it waits for room; live, an item without room is
-    /// counted. Returns whether the sink still takes items.
+    /// Queues an item if the sink wants it. A replay waits for room; in a live run an item without
+    /// room is counted. Returns whether the sink still takes items.
     fn push(&self, item: &Item) -> bool {
         if !self.takes.takes(item) {
             return !self.lock().ended;
@@ -222,7 +223,7 @@ impl Queue {
         open
     }
 
-    /// The next item, once there is one; `None` behind the last.
+    /// Waits for the next item; `None` after the last.
     fn next(&self) -> Option<Item> {
         let mut state = self.lock();
         while state.items.is_empty() && state.closing == Stage::Open {
@@ -233,7 +234,7 @@ impl Queue {
         item
     }
 
-    /// Whether the sink has taken every item, or takes none any more.
+    /// Whether the sink has taken every item, or takes no more.
     fn is_idle(&self) -> bool {
         self.lock().left() == 0
     }
@@ -260,8 +261,8 @@ impl Queue {
         self.pace == Pace::Live
     }
 
-    /// Waits before an item is tried again, at most until the run ends. Returns whether it should be:
-    /// not in replay, and once only behind the end.
+    /// Waits before an item is retried, at most until the run ends. Returns whether to retry: never
+    /// in a replay, and only once after the end.
     fn pause(&self, delay: Duration) -> bool {
         let state = self.lock();
         if self.pace == Pace::Replay || state.closing != Stage::Open {
@@ -283,7 +284,7 @@ impl Queue {
         self.lock().closing
     }
 
-    /// Notes that the sink takes nothing any more; only the first reason counts.
+    /// Notes that the sink takes no more items. Only the first result counts.
     fn end(&self, result: Result<(), SinkError>) {
         let mut state = self.lock();
         if !state.ended {
@@ -297,8 +298,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for the sink's end, at most until `deadline`. Returns whether it ended, and what became
-    /// of it.
+    /// Waits for the sink's end, at most until `deadline`. Returns whether it ended, and how.
     fn ended(&self, deadline: Option<Instant>) -> (bool, Ending) {
         let mut state = self.lock();
         while !state.ended {
@@ -319,17 +319,17 @@ impl Queue {
 }
 
 impl State {
-    /// Items that are not known to have arrived.
+    /// Items that are not known to be delivered.
     fn left(&self) -> u64 {
         self.items.len() as u64 + u64::from(self.busy)
     }
 
-    /// Whether an item of so many bytes finds room: any does in an empty queue.
+    /// Whether an item of `bytes` bytes fits. Any item fits into an empty queue.
     fn has_room(&self, bytes: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= QUEUE_BYTES
     }
 
-    /// The item, as this sink gets it: a report says how many items did not reach the sink before.
+    /// The item for this sink. A report carries the number of items that the sink missed before.
     fn marked(&mut self, item: &Item) -> Item {
         let mut item = item.clone();
         match &mut item {

@@ -1,8 +1,10 @@
-//! Reports as tables, for programs that load columns: one for each task, and those of the run itself.
+//! Reports as tables, for programs that load columns: one table for each task, and the tables of
+//! the run itself.
 //!
-//! A table has the same columns in every epoch of a measurement. Its first ones are `measurement`, `epoch`
-//! and `start`, so that its rows say by themselves where they belong. An estimate takes four columns: its
-//! value, `_low`, `_high` and `_confidence`, the last empty where the bounds always hold.
+//! A table has the same columns in every epoch of a measurement. The first columns are
+//! `measurement`, `epoch` and `start`, so each row shows where it belongs. An estimate takes four
+//! columns: its value, `_low`, `_high` and `_confidence`; the last is empty if the bounds always
+//! hold.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,15 +18,15 @@ use super::{Directions, Item, findings, names};
 use crate::account::Account;
 use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
-/// A receiver of tables: each one begins, gets its rows, and ends where the next one begins.
+/// A receiver of tables. A table ends when the next one begins.
 pub trait Tables {
-    /// Begins a table of a measurement. It may end without a row: then nothing was found.
+    /// Begins a table of a measurement. A table without rows is empty.
     ///
     /// # Errors
     /// When it cannot be written.
     fn table(&mut self, measurement: &str, name: &str, columns: &[Column]) -> io::Result<()>;
 
-    /// Adds a row to the table that began last: a value for each column.
+    /// Adds a row to the current table: a value for each column.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -53,7 +55,7 @@ pub enum Kind {
     Time,
 }
 
-/// A value; `None` where the row has none.
+/// A value of a row; `None` if the row has none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Of [`Kind::Text`].
@@ -67,7 +69,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Its kind, which that of its column is.
+    /// Its kind, which is that of its column.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Text(_) => Kind::Text,
@@ -78,7 +80,7 @@ impl Value {
     }
 }
 
-/// Writes the tables of an item. An update of an epoch has none: nothing would tell its rows from those of
+/// Writes the tables of an item. An update has none, since its rows could not be told from those of
 /// the epoch.
 ///
 /// # Errors
@@ -102,12 +104,12 @@ struct Row {
 struct Within<'a> {
     to: &'a mut dyn Tables,
     measurement: &'a str,
-    /// What each row begins with.
+    /// The first columns of each row.
     place: (Option<u64>, Option<i64>),
 }
 
 impl Within<'_> {
-    /// Writes a table; `empty` gives the columns where there is no row.
+    /// Writes a table. `empty` gives the columns if there is no row.
     fn table(
         &mut self,
         name: &str,
@@ -192,7 +194,7 @@ impl Within<'_> {
     fn task(&mut self, name: &str, answer: &Report, report: &EpochReport) -> io::Result<()> {
         let spec = report.key;
         let nothing = Estimate::exact(0);
-        // Columns without a row: those of a key that has every field of its kind.
+        // The columns of an empty table: those of a key with every field of its kind.
         let no_key = || key_columns(spec);
         match answer {
             Report::Sizes { selection, items, .. } => {
@@ -307,7 +309,7 @@ impl Within<'_> {
             let destination = destination.map(|(address, bits)| names::prefix(address, *bits));
             let sides = match &destination {
                 Some(destination) => (Some(&*source), Some(&**destination)),
-                // A hierarchy of destinations alone has them where sources would be.
+                // A hierarchy of destinations alone holds them in place of sources.
                 None if report.key.kind().has(Field::Source) => (Some(&*source), None),
                 None => (None, Some(&*source)),
             };
@@ -397,7 +399,7 @@ impl Row {
             .add("back_bytes", Value::Whole(back.map(|size| size.bytes)))
     }
 
-    /// The keyed traffic, where a sample of it was read.
+    /// The keyed traffic, if a sample of it was read.
     fn traffic(self, traffic: Option<Traffic>, account: &Account) -> Self {
         match traffic {
             Some(traffic) => self.estimate("traffic", Some(&traffic.estimate(account))),
@@ -484,7 +486,7 @@ fn key_columns(spec: KeySpec) -> Row {
     key(spec, &spec.fields(&[0; CanonicalKey::MAX_BYTES][..spec.lanes()[0]]))
 }
 
-/// A finding; without one, the columns alone.
+/// The row of a finding; without one, just the columns.
 fn finding(item: Option<&Finding>, report: &EpochReport) -> Row {
     let address = |key: Option<&CanonicalKey>| findings::address(key).map(|one| one.to_string());
     let (start_ns, end_ns) = item.and_then(|item| item.span_ns).unzip();

@@ -8,7 +8,7 @@ pub fn count(value: f64) -> String {
     if whole.abs() < 1e6 { grouped(whole) } else { scaled(value) }
 }
 
-/// Things a second: a count, with a fraction where there are few.
+/// A number per second: a count, with a fraction if it is small.
 pub fn rate(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { count(value) }
 }
@@ -35,7 +35,7 @@ pub fn size(measure: Measure, value: f64) -> String {
     }
 }
 
-/// Memory such as `256 MiB`: in the largest unit of 1,024 that leaves no fraction to speak of.
+/// Memory such as `256 MiB`: in the largest unit of 1,024 that needs no long fraction.
 pub fn memory(bytes: usize) -> String {
     let mut value = bytes as f64;
     let mut units = ["bytes", "KiB", "MiB", "GiB", "TiB"].into_iter();
@@ -57,7 +57,7 @@ pub fn percent(share: f64) -> String {
         _ if !percent.is_finite() => "?".to_owned(),
         _ if share == 0.0 => "0 %".to_owned(),
         _ if percent < 0.01 => "<0.01 %".to_owned(),
-        // What rounds to all of it is not all of it.
+        // A share below 1 must not be shown as 100 %.
         _ if share < 1.0 && percent >= 99.95 => ">99.9 %".to_owned(),
         _ if percent < 0.995 => format!("{percent:.2} %"),
         _ if percent < 99.95 => format!("{percent:.1} %"),
@@ -89,7 +89,8 @@ pub fn duration(ns: i128) -> String {
     }
 }
 
-/// A bar of up to `columns` blocks for `share` of the longest; what is not zero shows.
+/// A bar of up to `columns` blocks for `share` of the longest bar. A share above 0 is always
+/// visible.
 pub fn bar(share: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if !share.is_finite() || share <= 0.0 {
@@ -146,8 +147,8 @@ pub fn rfc3339(time_ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z")
 }
 
-/// Nanoseconds since the UNIX epoch of a time such as `2016-04-06T13:00:00Z`, with or without a part of
-/// the second; `None` where it is no such time.
+/// Nanoseconds since the UNIX epoch of a time such as `2016-04-06T13:00:00Z`, with or without a
+/// fraction of a second; `None` if the text is not such a time.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let (time, part) = time.split_once('.').unwrap_or((time, ""));
@@ -180,8 +181,8 @@ pub(super) fn clock(time_ns: i64) -> String {
 
 /// Year, month and day of a number of days since 1970-01-01.
 fn date(days: i64) -> (i64, usize, i64) {
-    // A year is at most 366 days long, so this is never too late (nor, before 1970, is the year
-    // before it), and the loop runs a few times at most.
+    // A year has at most 366 days, so this year is never too late (nor is the year before it,
+    // before 1970), and the loop runs a few times at most.
     let mut year = 1969 + days.div_euclid(if days < 0 { 365 } else { 366 });
     while first_day(year + 1) <= days {
         year += 1;

@@ -1,4 +1,4 @@
-//! Answers for a coarser key than the one that was measured: sums over the keys that a summary holds.
+//! Answers for a coarser key than the measured one: sums over the keys of a summary.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,20 @@ use crate::summaries::{Summaries, View};
 
 const MEASURES: [Measure; 2] = [Measure::Packets, Measure::Bytes];
 
-/// What the lanes of a coarser key answer.
+/// The lanes of a coarser key, as sums over the measured keys.
 pub(super) struct Coarse {
     /// A lane for each width of the coarser keys.
     lanes: Vec<(usize, Lane)>,
-    /// What a reader must know.
+    /// Notes for the reader of the report.
     pub(super) notes: Vec<String>,
 }
 
 impl Coarse {
-    /// Sums over the keys of `from` that make a key of `to`, in an epoch in which the summaries measured
-    /// `measured`.
+    /// Sums the keys of `from` by the keys of `to`. The summaries measured `measured` in all.
     ///
     /// # Errors
-    /// When `to` cannot be made of `from`, or the summaries do not hold whole keys with sizes that surely
-    /// add up.
+    /// When `to` cannot be derived from `from`, or the summaries do not hold whole keys whose sizes
+    /// surely add up.
     pub(super) fn new(
         (from, to): (KeySpec, KeySpec),
         summaries: &Summaries,
@@ -61,7 +60,7 @@ impl Coarse {
             }
         }
         let mut notes = vec![format!("answers by {to} are sums of flows by {from}")];
-        // What no candidate surely had may belong to any key.
+        // Traffic that surely belongs to no candidate may belong to any key.
         let known: Size = lanes.iter().map(|(_, sums)| sums.low()).sum();
         let rest = Size {
             packets: measured.packets.saturating_sub(known.packets),
@@ -78,23 +77,24 @@ impl Coarse {
         Ok(Self { lanes: lanes.into_iter().map(lane).collect(), notes })
     }
 
-    /// What the tasks see.
+    /// The tasks' view.
     pub(super) fn view(&self, key: KeySpec) -> View<'_> {
         View::of(key, self.lanes.iter().map(|(bytes, lane)| (*bytes, lane as &dyn Answers)))
     }
 }
 
-/// Sums by key, in the order of keys.
+/// Sums by key, in order of keys.
 #[derive(Default)]
 struct Sums {
     keys: BTreeMap<CanonicalKey, Sum>,
     untracked: Size,
     saturated: Size,
-    /// Whether a bound does not hold for sure.
+    /// Whether some bound holds only with a probability.
     unsure: bool,
 }
 
-/// What surely belongs to a key, and what is estimated to; in packets and in bytes, where the summary tells.
+/// The lower bound and the estimate of a key's traffic, in packets and in bytes if the summary has
+/// both.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     low: Size,
@@ -131,20 +131,20 @@ impl Sums {
         self.saturated += other.saturated;
     }
 
-    /// What surely belongs to the keys together.
+    /// The sum of the lower bounds.
     fn low(&self) -> Size {
         self.keys.values().map(|sum| sum.low).sum()
     }
 }
 
-/// The keys of one width.
+/// A lane: the keys of one width.
 struct Lane {
     keys: Vec<(CanonicalKey, Sum)>,
     untracked: Size,
     saturated: Size,
-    /// Whether the keys have all packets but the untracked ones.
+    /// Whether the keys have all packets except the untracked ones.
     table: bool,
-    /// What may belong to any key beside its sum.
+    /// Traffic that may belong to any key in addition to its sum.
     missed: Size,
 }
 

@@ -21,15 +21,15 @@ use crate::summaries::Summaries;
 const MAGIC: &[u8; 4] = b"FGSS";
 const VERSION: u16 = 6;
 
-/// The versions before, which are read, too: the last one lacks audits, and the one before it also the
-/// observed times.
+/// Earlier versions that can still be read. Version 5 lacks audits; version 4 also lacks observed
+/// times.
 const UNAUDITED: u16 = 5;
 const UNTIMED: u16 = 4;
 
-/// The kind of sample that was drawn before packets came here.
+/// The kind of a sample drawn by the source.
 const ELSEWHERE: u8 = 2;
 
-/// Bytes of a name, a key or a filter at most.
+/// Most bytes of a name, a key or a filter.
 const LONGEST_TEXT: usize = 1 << 20;
 
 /// The parts of a snapshot before its lanes.
@@ -42,7 +42,7 @@ pub(super) struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// The snapshot with these summaries, which `info` built from their options.
+    /// Encodes the snapshot with these summaries, which `info` built from `options`.
     pub(super) fn write<'o>(
         &self,
         summaries: &Summaries,
@@ -92,29 +92,29 @@ impl Head<'_> {
     }
 }
 
-/// Bytes before the lanes, but for the coverage and a long filter: these grow with what they say.
+/// Bytes before the lanes, without the coverage and a long filter, whose size varies.
 const HEAD_BYTES: usize = 1 << 14;
 
-/// Bytes of a snapshot with these summaries, at most.
+/// Most bytes of a snapshot with these summaries.
 fn most_bytes(summaries: &Summaries) -> usize {
     let lanes = summaries.lanes.iter().map(AnySummary::most_stored_bytes);
     HEAD_BYTES + lanes.chain(summaries.audits.iter().map(Audit::most_stored_bytes)).sum::<usize>()
 }
 
-/// Bytes of memory that storing these summaries takes at most: a snapshot that is written, as much again
-/// for an index of its records or a library's own copy, and one that waits for the sink.
+/// Most bytes of memory that storing these summaries takes: a snapshot being written, as much again
+/// for an index of its records or a library's own copy, and one waiting for the sink.
 pub(crate) fn saving_bytes(summaries: &Summaries) -> usize {
     let most = most_bytes(summaries);
     2 * most + most.max(QUEUE_BYTES)
 }
 
-/// Takes a text with its length.
+/// Reads a text with its length.
 pub(super) fn text<'a>(from: &mut Reader<'a>, field: &'static str) -> Result<&'a str, DecodeError> {
     let bytes = from.bytes(field, LONGEST_TEXT)?;
     str::from_utf8(bytes).map_err(|_| from.invalid(field, bytes.len(), "it is not UTF-8"))
 }
 
-/// Takes an epoch's length, which a measurement could have.
+/// Reads the length of epochs, and checks that a measurement could have it.
 fn epoch(from: &mut Reader<'_>) -> Result<EpochLength, SnapshotError> {
     let (kind, length) = (from.number::<u8>("kind of epoch")?, from.number::<u64>("epoch length")?);
     match (kind, length, length.cast_signed()) {
@@ -128,7 +128,7 @@ fn epoch(from: &mut Reader<'_>) -> Result<EpochLength, SnapshotError> {
     }
 }
 
-/// Takes the traffic of which a sample was read.
+/// Reads the traffic of a sample.
 fn traffic(from: &mut Reader<'_>, kind: u8) -> Result<Traffic, DecodeError> {
     let mut numbers = [0.0; 3];
     from.numbers("sampled traffic", &mut numbers)?;
@@ -147,7 +147,7 @@ fn traffic(from: &mut Reader<'_>, kind: u8) -> Result<Traffic, DecodeError> {
     }
 }
 
-/// Takes the audits of lanes of keys of so many bytes, where there are any.
+/// Reads the audits, if any, of lanes with keys of these sizes.
 fn audits(
     from: &mut Reader<'_>,
     version: u16,
@@ -173,7 +173,7 @@ pub(super) fn read(
     let mut from = Reader::new(bytes);
     let mut magic = [0; MAGIC.len()];
     from.numbers("magic", &mut magic)?;
-    // A file of another kind is told from a damaged snapshot.
+    // Distinguish another file format from a damaged snapshot.
     if magic != *MAGIC {
         return Err(SnapshotError::Magic);
     }
@@ -270,8 +270,8 @@ pub(super) fn read(
     Ok(Snapshot { config, info, options, summaries, coverage, account, traffic, times_ns })
 }
 
-/// Whether the flows of exact tables, and what found no room in them, add up: to no more than was keyed,
-/// unless keyed packets stand for skipped ones. The tasks rely on it.
+/// Whether the flows of exact tables and the untracked packets sum to no more than the keyed
+/// packets, unless keyed packets represent skipped ones. The tasks rely on it.
 fn adds_up(key: KeySpec, summaries: &Summaries, account: &Account) -> bool {
     let mut sums = [Some(0u64); 2];
     let mut add = |size: Size| {
@@ -285,7 +285,7 @@ fn adds_up(key: KeySpec, summaries: &Summaries, account: &Account) -> bool {
             add(answers.untracked());
         }
     }
-    // Where both ends of a packet are keys, it may count twice.
+    // If both ends of a packet are keys, it may count twice.
     let each = if key.kind().is_either() { 2 } else { 1 };
     let keyed = [account.keyed, account.keyed_bytes].map(|keyed| keyed.saturating_mul(each));
     sums.iter().zip(keyed).all(|(sum, keyed)| {
@@ -293,8 +293,9 @@ fn adds_up(key: KeySpec, summaries: &Summaries, account: &Account) -> bool {
     })
 }
 
-/// Calls `visit` with each count that is stored, in their order. `malformed` and `no_key` are the sums of
-/// their reasons; what is untracked or saturated within a summary stands in its lane.
+/// Calls `visit` with each stored count, in order. Counts are stored by name, so later versions can
+/// add more. `malformed` and `no_key` are the sums of their reasons; the untracked and saturated
+/// packets of a summary are stored in its lane.
 fn each_count(account: &mut Account, mut visit: impl FnMut(&str, &mut u64)) {
     let Account {
         read,
@@ -338,7 +339,7 @@ fn each_count(account: &mut Account, mut visit: impl FnMut(&str, &mut u64)) {
     visit("jumps", jumps);
 }
 
-/// Counts of an account by name, those of 0 left out.
+/// The counts of an account by name, without zeros.
 fn counts(account: &Account) -> Vec<(String, u64)> {
     let mut counts = Vec::new();
     each_count(&mut account.clone(), |name, count| {
@@ -349,7 +350,7 @@ fn counts(account: &Account) -> Vec<(String, u64)> {
     counts
 }
 
-/// Appends the account.
+/// Appends an account.
 fn write_account(account: &Account, out: &mut Writer) {
     let counts = counts(account);
     out.number(counts.len() as u8);
@@ -359,7 +360,7 @@ fn write_account(account: &Account, out: &mut Writer) {
     }
 }
 
-/// Takes an account, in which each packet that was read is counted once.
+/// Reads an account, and checks that each packet read is counted once.
 fn read_account(from: &mut Reader<'_>) -> Result<Account, DecodeError> {
     let mut counts = Vec::new();
     for _ in 0..from.number::<u8>("number of counts")? {
@@ -393,7 +394,7 @@ fn checked_sum(mut counts: impl Iterator<Item = u64>) -> Option<u64> {
     counts.try_fold(0, u64::checked_add)
 }
 
-/// The sum of two accounts; `None` where a count would pass its largest number.
+/// The sum of two accounts; `None` if a count would overflow.
 pub(super) fn sum_accounts(one: &Account, other: &Account) -> Option<Account> {
     let (mut sum, mut fits, mut others) = (one.clone(), true, Vec::new());
     each_count(&mut other.clone(), |_, count| others.push(*count));

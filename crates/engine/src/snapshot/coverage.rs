@@ -6,7 +6,7 @@ use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 use super::{MergeError, text};
 use crate::sink::{rfc3339, units};
 
-/// Epochs that a snapshot covers at most.
+/// Most epochs that a snapshot covers.
 const MOST: usize = 1 << 20;
 
 /// One epoch of one run of a measurement.
@@ -14,30 +14,30 @@ const MOST: usize = 1 << 20;
 pub struct Coverage {
     /// The host that measured it.
     pub host: String,
-    /// The run, by a number drawn at its start.
+    /// The run, by a random number drawn at its start.
     pub run: u64,
     /// Number of the epoch in that run.
     pub epoch: u64,
     /// Start and end in nanoseconds since the UNIX epoch; both 0 without a packet.
     pub bounds_ns: (i64, i64),
-    /// From when to when it was observed, with the empty epochs right before it: the bounds, unless it
-    /// is a time epoch.
+    /// The interval in which it was observed, including the empty epochs right before it. Equals
+    /// the bounds unless it is a time epoch.
     pub observed_ns: (i64, i64),
 }
 
 impl Coverage {
-    /// Start and end, where there was a packet.
+    /// Start and end, if there was a packet.
     pub(super) fn interval_ns(&self) -> Option<(i64, i64)> {
         Some(self.bounds_ns).filter(|bounds_ns| *bounds_ns != (0, 0))
     }
 
-    /// What tells it from others. Coverages stand in this order, each of them once.
+    /// Its identity. Coverages are sorted by it, and each occurs once.
     fn id(&self) -> (&str, u64, u64) {
         (&self.host, self.run, self.epoch)
     }
 }
 
-/// Appends coverages with their number.
+/// Appends coverages, preceded by their number.
 pub(super) fn write(coverage: &[Coverage], out: &mut Writer) {
     out.number(coverage.len() as u64);
     for Coverage { host, run, epoch, bounds_ns, observed_ns } in coverage {
@@ -47,8 +47,8 @@ pub(super) fn write(coverage: &[Coverage], out: &mut Writer) {
     }
 }
 
-/// Takes coverages with their number: one at least, in order. Where `is_timed` is not set, they lack the
-/// observed time, and each epoch counts as observed whole.
+/// Reads coverages: at least one, in order. Without `is_timed` they lack the observed interval, and
+/// each epoch counts as fully observed.
 pub(super) fn read(from: &mut Reader<'_>, is_timed: bool) -> Result<Vec<Coverage>, DecodeError> {
     let mut coverage: Vec<Coverage> = Vec::new();
     for _ in 0..from.count("number of epochs", MOST)? {
@@ -69,7 +69,7 @@ pub(super) fn read(from: &mut Reader<'_>, is_timed: bool) -> Result<Vec<Coverage
     }
 }
 
-/// Takes two times, the second of which is not before the first.
+/// Reads two times, and checks that the second is not before the first.
 fn interval(
     from: &mut Reader<'_>,
     [start, end]: [&'static str; 2],
@@ -81,8 +81,8 @@ fn interval(
     Ok(interval_ns)
 }
 
-/// The part of the time from the first start to the last end that was observed: for each host, what its
-/// epochs observed together, and of several hosts the mean.
+/// The part of the time from the first start to the last end that was observed: for each host the
+/// sum over its epochs, and for several hosts the mean.
 pub(super) fn observed_share(coverage: &[Coverage]) -> f64 {
     let Some((start_ns, end_ns)) = bounds_ns(coverage) else { return 1.0 };
     let (mut observed_ns, mut hosts) = (0, 0);
@@ -108,10 +108,10 @@ pub(super) fn bounds_ns(coverage: &[Coverage]) -> Option<(i64, i64)> {
     bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
 }
 
-/// Checks that two coverages may be added.
+/// Checks that two coverages can be merged.
 ///
 /// # Errors
-/// When an epoch is in both, or there are too many.
+/// When an epoch is in both, or the sum has too many.
 pub(super) fn check_apart(one: &[Coverage], other: &[Coverage]) -> Result<(), MergeError> {
     if one.len() + other.len() > MOST {
         return Err(MergeError::TooMany("epochs"));
@@ -126,10 +126,10 @@ pub(super) fn check_apart(one: &[Coverage], other: &[Coverage]) -> Result<(), Me
     }
 }
 
-/// Adds the epochs of another coverage, none of which is in this one.
+/// Adds the epochs of another coverage, which must not be in this one.
 pub(super) fn add(coverage: &mut Vec<Coverage>, other: &[Coverage]) {
     if let [only] = other {
-        // One epoch after another is added, most of them at the end.
+        // Most epochs are added at the end.
         let place = coverage.partition_point(|own| own.id() < only.id());
         coverage.insert(place, only.clone());
     } else {
@@ -138,7 +138,8 @@ pub(super) fn add(coverage: &mut Vec<Coverage>, other: &[Coverage]) {
     }
 }
 
-/// Whether all hosts cover the same intervals, whose starts and ends may be `tolerance_ns` apart.
+/// Checks that all hosts cover the same intervals, with starts and ends at most `tolerance_ns`
+/// apart.
 ///
 /// # Errors
 /// When two hosts do not.
@@ -146,7 +147,7 @@ pub(super) fn check_aligned(coverage: &[Coverage], tolerance_ns: u64) -> Result<
     let near = |one: (i64, i64), other: (i64, i64)| {
         one.0.abs_diff(other.0) <= tolerance_ns && one.1.abs_diff(other.1) <= tolerance_ns
     };
-    // Several runs of a host may cover one interval.
+    // Several runs of a host may cover the same interval.
     let intervals = |of_host: &[Coverage]| {
         let mut intervals: Vec<_> = of_host.iter().filter_map(Coverage::interval_ns).collect();
         intervals.sort_unstable();
@@ -154,7 +155,7 @@ pub(super) fn check_aligned(coverage: &[Coverage], tolerance_ns: u64) -> Result<
         intervals
     };
     let hosts = coverage.chunk_by(|one, other| one.host == other.host);
-    // What had no packet has no times.
+    // An epoch without a packet has no times.
     let mut hosts = hosts
         .map(|of_host| (&of_host[0].host, intervals(of_host)))
         .filter(|(_, intervals)| !intervals.is_empty());

@@ -1,4 +1,4 @@
-//! Snapshots: closed epochs that can be stored, merged and asked again.
+//! Snapshots: closed epochs that can be stored, merged and queried.
 //!
 //! A snapshot holds the identity of its measurement, the epochs that it covers, their account and the
 //! summaries of all lanes. `docs/snapshot.md` describes it byte by byte.
@@ -32,18 +32,19 @@ use crate::{builder, outline, seed};
 pub(crate) use codec::saving_bytes;
 pub use coverage::Coverage;
 
-/// A closed epoch, or several that were merged.
+/// A snapshot: a closed epoch, or several merged ones.
 pub struct Snapshot {
-    /// The measurement: what it counts, and by what.
+    /// The configuration of the measurement.
     config: Config,
     info: &'static Info,
-    /// What each lane's summary was built from.
+    /// The options of each lane's summary.
     options: Vec<Options>,
     summaries: Summaries,
     coverage: Vec<Coverage>,
-    /// Packets that no lane takes are untracked in it; what is untracked in a lane is not.
+    /// The account. Packets that no lane measures count as untracked in it; the untracked packets
+    /// of the lanes do not.
     account: Account,
-    /// The keyed traffic, where a sampler before the headers read a sample of it.
+    /// The estimated keyed traffic, if a sampler before headers read a sample of it.
     traffic: Option<Traffic>,
     /// Times of the earliest and the latest packet.
     times_ns: Option<(i64, i64)>,
@@ -54,27 +55,27 @@ pub struct Snapshot {
 pub struct LaneCells {
     /// Canonical bytes of its keys.
     pub key_bytes: usize,
-    /// Its rows.
+    /// Number of rows.
     pub rows: usize,
-    /// The columns of each.
+    /// Number of columns of each row.
     pub columns: usize,
-    /// The cells row by row. Those of several snapshots add up.
+    /// The cells row by row. The cells of several snapshots add up.
     pub cells: Vec<f64>,
 }
 
 impl Snapshot {
-    /// Reads a snapshot into summaries of at most `limit` bytes each. `file` is the seed of the seed
-    /// file that it was made under, if it was.
+    /// Decodes a snapshot into summaries of at most `limit` bytes each. `file` is the seed of the
+    /// seed file under which it was made, if any.
     ///
     /// # Errors
-    /// When the bytes are no snapshot, or it needs more memory or another seed file.
+    /// When the bytes are not a snapshot, or it needs more memory or another seed file.
     pub fn decode(bytes: &[u8], limit: usize, file: Option<&Seed>) -> Result<Self, SnapshotError> {
         codec::read(bytes, limit, file, None)
     }
 
-    /// [`Self::decode`] into the memory of a snapshot that is not needed any more, where both are built
-    /// alike: fresh pages for each would take longer than all the rest. `limit` is the one that it was
-    /// decoded with.
+    /// As [`Self::decode`], but reuses the memory of a snapshot that is no longer needed, if both
+    /// are built alike. Faulting in new pages would take longer than everything else. `limit` must
+    /// be the one with which `spare` was decoded.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -87,7 +88,7 @@ impl Snapshot {
         codec::read(bytes, limit, file, Some(spare))
     }
 
-    /// The stored form.
+    /// Encodes the snapshot in its stored form.
     pub fn encode(&self) -> Vec<u8> {
         let Self { config, coverage, account, traffic, times_ns, .. } = self;
         let (traffic, times_ns) = (*traffic, *times_ns);
@@ -95,7 +96,8 @@ impl Snapshot {
         head.write(&self.summaries, self.info, self.options.iter())
     }
 
-    /// The measurement that it is of, with the defaults for what no snapshot stores.
+    /// The configuration of the measurement. Fields that snapshots do not store have their
+    /// defaults.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -105,12 +107,12 @@ impl Snapshot {
         &self.coverage
     }
 
-    /// What became of the packets; what is untracked in a summary is not in it.
+    /// The account of the packets, without the untracked packets of the summaries.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// The part of the time that it covers which was observed; 1 where epochs do not end by time.
+    /// The part of the covered time that was observed; 1 if epochs do not end by time.
     fn observed_share(&self) -> f64 {
         match self.config.epoch {
             EpochLength::Time(_) => coverage::observed_share(&self.coverage),
@@ -123,20 +125,20 @@ impl Snapshot {
         self.summaries.all_bytes()
     }
 
-    /// Checks that another snapshot is of the same measurement, under the same seed and parameters.
+    /// Checks that another snapshot is of the same measurement, with the same seed and parameters.
     ///
     /// # Errors
-    /// With the first field that differs.
+    /// When they differ. The error names the first field that differs.
     pub fn check_identity(&self, other: &Self) -> Result<(), MergeError> {
         check_identity_of(self, other)
     }
 
-    /// Adds another snapshot of the same measurement, which covers other epochs. Whether epochs of
-    /// several hosts are of the same time is up to [`Self::check_aligned`].
+    /// Merges another snapshot of the same measurement that covers other epochs. Does not check
+    /// that epochs of several hosts are of the same time; see [`Self::check_aligned`].
     ///
     /// # Errors
-    /// When their identities differ, they overlap, or their summaries do not add up. This snapshot is
-    /// then unchanged, unless only the summaries of its second lane did not add up.
+    /// When their identities differ, their epochs overlap, or their summaries do not add up. This
+    /// snapshot is then unchanged, unless only the summaries of its second lane did not add up.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_identity_of(self, other)?;
         coverage::check_apart(&self.coverage, &other.coverage)?;
@@ -164,13 +166,14 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The cells of a linear sketch, for each length of its keys in canonical bytes; none of other
-    /// algorithms, and of UnivMon and the reversible sketch, whose cells are of several kinds.
+    /// The cells of a linear sketch, for each length of its keys in canonical bytes. Empty for
+    /// other algorithms, and for UnivMon and the reversible sketch, which have several kinds of
+    /// cells.
     pub fn cells(&self) -> Vec<LaneCells> {
         let lanes = self.summaries.lanes.iter().zip(self.config.key.lanes());
         let read = |(summary, key_bytes): (&AnySummary, &usize)| {
             let parameters = summary.parameters();
-            // Any key tells whether the cells have places.
+            // Any key shows whether the cells have places.
             let rows = places(self.info.name, &parameters, 0)?.len();
             let cells = summary.answers().cells()?;
             let mut all = vec![0.0; cells.len()];
@@ -185,9 +188,9 @@ impl Snapshot {
         lanes.filter_map(read).collect()
     }
 
-    /// The registers of a distinct counter, for each length of its keys in canonical bytes; none of other
-    /// algorithms. Those of hyperloglog merge by their maximum, the words of bitmaps (fm, linear-counting)
-    /// by OR.
+    /// The registers of a distinct counter, for each length of its keys in canonical bytes. Empty
+    /// for other algorithms. Registers of hyperloglog merge by maximum, words of bitmaps (fm,
+    /// linear-counting) by OR.
     pub fn registers(&self) -> Vec<(usize, Vec<u32>)> {
         let lanes = self.summaries.lanes.iter().zip(self.config.key.lanes());
         let read = |(summary, key_bytes): (&AnySummary, &usize)| {
@@ -196,8 +199,8 @@ impl Snapshot {
         lanes.filter_map(read).collect()
     }
 
-    /// The cells that take a flow's weight, one in each row of [`Self::cells`], and whether it is subtracted
-    /// there: of the keys of the returned length.
+    /// The cells of a flow, one in each row of [`Self::cells`], and whether its weight is
+    /// subtracted there; with the length of its key in canonical bytes.
     pub fn places(&self, flow: &CanonicalKey) -> Option<(usize, Vec<(usize, bool)>)> {
         let key = flow.as_bytes();
         let lane = self.config.key.lanes().iter().position(|bytes| *bytes == key.len())?;
@@ -206,13 +209,13 @@ impl Snapshot {
         Some((key.len(), places(self.info.name, &summary.parameters(), digest)?))
     }
 
-    /// Whether snapshots of this algorithm add up: else each is asked by itself.
+    /// Whether snapshots of this algorithm can be merged. Otherwise each is queried by itself.
     pub fn adds_up(&self) -> bool {
         self.info.laws.merge != Merge::Disjoint
     }
 
-    /// Checks that all hosts whose epochs were merged measured at the same times: that their intervals
-    /// start and end within `tolerance_ns` nanoseconds of each other.
+    /// Checks that all merged hosts measured at the same times: their intervals start and end
+    /// within `tolerance_ns` nanoseconds of each other.
     ///
     /// # Errors
     /// When two hosts did not.
@@ -220,12 +223,12 @@ impl Snapshot {
         coverage::check_aligned(&self.coverage, tolerance_ns)
     }
 
-    /// Answers tasks from the snapshot, and reports them to `sink`. `ask` may name other tasks and list
-    /// lengths than the measurement's defaults, and a coarser key; what the summaries were built for stays.
+    /// Answers tasks from the snapshot, and reports to `sink`. `ask` may change the tasks and the
+    /// lengths of lists, and set a coarser key. It cannot change what the summaries were built for.
     ///
     /// # Errors
-    /// When a task is unknown, the summaries cannot answer it, or not by this key, or none of the default
-    /// tasks, or the report cannot be written.
+    /// When a task is unknown, the summaries cannot answer it or not by this key, they answer none
+    /// of the default tasks, or the report cannot be written.
     pub fn query(
         &mut self,
         ask: impl FnOnce(&mut Config),
@@ -272,10 +275,10 @@ impl Snapshot {
     }
 }
 
-/// Compares the identities, field by field.
+/// Compares the identities field by field.
 ///
 /// # Errors
-/// When they differ, with the field and both values.
+/// When they differ. The error names the field and both values.
 fn check_identity_of(one: &Snapshot, other: &Snapshot) -> Result<(), MergeError> {
     for ((field, one), (_, other)) in fields(one).into_iter().zip(fields(other)) {
         if one != other {
@@ -285,7 +288,7 @@ fn check_identity_of(one: &Snapshot, other: &Snapshot) -> Result<(), MergeError>
     Ok(())
 }
 
-/// The identity of a snapshot, by field.
+/// The identity of a snapshot by field. Merged snapshots must agree in it.
 fn fields(snapshot: &Snapshot) -> [(&'static str, String); 16] {
     let Snapshot { config, summaries, options, .. } = snapshot;
     let filter = config.filter.as_ref().map_or("", |filter| filter.expression());
@@ -306,31 +309,32 @@ fn fields(snapshot: &Snapshot) -> [(&'static str, String); 16] {
         ("tunnels", format!("{:?}", config.tunnels)),
         ("epoch", format!("{:?}", config.epoch)),
         ("seed", format!("{} {seed}", seed.kind())),
-        // An audit takes memory from the summaries, whose parameters then differ, too.
+        // An audit takes memory from the summaries, so their parameters would differ too.
         ("audit", summaries.audits.first().map_or(0, Audit::one_in).to_string()),
         ("parameters", parameters.join(",")),
         ("lanes", summaries.lanes.len().to_string()),
     ]
 }
 
-/// A closed epoch on its way to where it is stored.
+/// The encoded snapshot of a closed epoch.
 #[derive(Clone, Debug)]
 pub struct Saved {
     /// The name of the measurement.
     pub measurement: String,
-    /// The run, by a number drawn at its start.
+    /// The run, by a random number drawn at its start.
     pub run: u64,
     /// Number of the epoch in that run.
     pub epoch: u64,
     /// Start and end in nanoseconds since the UNIX epoch; both 0 without a packet.
     pub bounds_ns: (i64, i64),
-    /// Whether the bytes hold the seed: they must be kept from everyone who may send packets.
+    /// Whether the bytes contain the seed. Such bytes must be kept secret from anyone who can send
+    /// packets.
     pub is_secret: bool,
     /// The snapshot.
     pub bytes: Vec<u8>,
 }
 
-/// How the closed epochs of a measurement are stored.
+/// Encodes the closed epochs of a measurement as snapshots.
 pub(crate) struct Saving {
     config: Config,
     seed: Seed,
@@ -339,7 +343,7 @@ pub(crate) struct Saving {
 }
 
 impl Saving {
-    /// Stores epochs of `config` on this host, as those of a new run.
+    /// Encodes epochs of `config` on this host, as those of a new run.
     pub(crate) fn new(config: &Config, seed: Seed) -> Result<Self, EngineError> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let run = seed::random().map_err(EngineError::Refused)?.draws();
@@ -351,7 +355,7 @@ impl Saving {
         self.run
     }
 
-    /// The stored form of a closed epoch, before which there were empty ones since `quiet_ns`.
+    /// Encodes a closed epoch. Empty epochs before it began at `quiet_ns`.
     pub(crate) fn save(
         &self,
         ended: &Ended,
@@ -388,25 +392,25 @@ impl Saving {
     }
 }
 
-/// Why bytes are no snapshot.
+/// Why a snapshot cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The bytes do not begin as a snapshot does.
+    /// The bytes do not begin like a snapshot.
     #[error("not a snapshot")]
     Magic,
-    /// A field is cut or wrong.
+    /// A field is cut off or invalid.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The key is none that this version knows.
+    /// This version does not know the key.
     #[error("the snapshot's key: {0}")]
     Key(#[from] KeyError),
     /// The filter cannot be compiled.
     #[error("the snapshot's filter: {0}")]
     Filter(#[from] FilterError),
-    /// The algorithm is none that this version knows.
+    /// This version does not know the algorithm.
     #[error("the snapshot's algorithm: {0}")]
     Build(#[from] BuildError),
-    /// A field has a value that it cannot have.
+    /// This version does not know the value of a field.
     #[error("the snapshot's {field} is {value}, which this version does not know")]
     Unknown {
         /// The field.
@@ -417,28 +421,28 @@ pub enum SnapshotError {
 }
 
 impl SnapshotError {
-    /// Whether bytes of a snapshot were damaged or cut, as opposed to what could be read elsewhere, by
-    /// another version, with another seed file or with more memory.
+    /// Whether the snapshot is damaged or cut off. Otherwise another version, another seed file or
+    /// more memory might read it.
     pub fn is_damage(&self) -> bool {
         let Self::Decode(error) = self else { return false };
         matches!(error.kind(), DecodeErrorKind::Cut { .. } | DecodeErrorKind::Invalid { .. })
     }
 }
 
-/// Why two snapshots are not merged.
+/// Why two snapshots cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
     /// They measured different things.
     #[error("the snapshots differ in {field}: {one} and {other}")]
     Differs {
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
         /// One value.
         one: String,
         /// The other.
         other: String,
     },
-    /// Both cover the same epoch of the same run, whose packets would count twice.
+    /// Both cover the same epoch of the same run; its packets would count twice.
     #[error("both snapshots cover epoch {epoch} of one run on '{host}'; merge each epoch once")]
     Overlap {
         /// Its number.
@@ -455,10 +459,10 @@ pub enum MergeError {
     Misaligned {
         /// The hosts.
         hosts: [String; 2],
-        /// What each covers: the first interval that differs, or how many there are.
+        /// The first interval of each that differs, or the numbers of intervals.
         intervals: [String; 2],
     },
-    /// Together they cover more epochs than a snapshot can name, or count more than a number holds.
+    /// Together they have more epochs than a snapshot holds, or a count overflows.
     #[error("the merged snapshot would have more {0} than a snapshot holds")]
     TooMany(&'static str),
     /// The algorithm's summaries do not add up.

@@ -1,4 +1,4 @@
-//! Reports as a page for people: plain text, as wide as asked.
+//! Reports as pages for people: plain text of a given width.
 
 mod tasks;
 
@@ -15,14 +15,13 @@ use super::layout::{Align, Look, Page, Table, paragraph};
 use super::{Format, escape, names, rfc3339, units};
 use crate::account::Account;
 use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
-use tasks::is_exact;
 
-/// A page for each epoch, and for each update of one, and the totals at the end. Of a long list it
-/// shows at most `rows` items.
+/// A page for each epoch and each update, and the totals at the end. Shows at most `rows` items of
+/// a list.
 pub struct Text {
-    /// Items shown of a list at most.
+    /// Most items shown of a list.
     pub rows: usize,
-    /// How the pages look.
+    /// The look of the pages.
     pub look: Look,
 }
 
@@ -110,7 +109,7 @@ impl Format for Text {
             paragraph(&mut page, "  ", &format!("… and {more} more (JSON lists all)"));
         }
         undelivered(&mut page, report.undelivered, "");
-        // Of a single epoch the totals stand above already.
+        // The totals of a single epoch are shown above.
         if report.epochs != 1 || report.undelivered > 0 {
             if report.start_ns.is_some() {
                 paragraph(&mut page, "  ", &span(report.start_ns, report.end_ns));
@@ -135,14 +134,14 @@ impl Format for Text {
     }
 }
 
-/// Inputs that are named at the end.
+/// Most inputs named at the end.
 const FILES: usize = 10;
 
-/// A rate over less time, in seconds, and from fewer packets says nothing of a whole second.
+/// A rate over less time, in seconds, or from fewer packets says nothing about a whole second.
 const SHORT: f64 = 0.1;
 const FEW: f64 = 1000.0;
 
-/// Reports that a reader will not find here.
+/// Writes how many reports are missing here.
 fn undelivered(page: &mut Page, undelivered: u64, which: &str) {
     if undelivered > 0 {
         let reports = units::plural(undelivered, "report");
@@ -151,7 +150,7 @@ fn undelivered(page: &mut Page, undelivered: u64, which: &str) {
     }
 }
 
-/// What else a reader must know.
+/// Notes: what else a reader must know.
 fn notes(page: &mut Page, notes: &[String]) {
     if !notes.is_empty() {
         page.heading("Notes");
@@ -161,7 +160,7 @@ fn notes(page: &mut Page, notes: &[String]) {
     }
 }
 
-/// From when to when, to the millisecond (over days to the second), and how long that is.
+/// Start and end, to the millisecond (to the second if it spans days), and the length.
 fn span(start_ns: Option<i64>, end_ns: Option<i64>) -> String {
     let (Some(start), Some(end)) = (start_ns, end_ns) else { return "no packets".to_owned() };
     let (from, to) = (rfc3339(start), rfc3339(end));
@@ -183,7 +182,7 @@ fn seconds(start_ns: Option<i64>, end_ns: Option<i64>) -> f64 {
     }
 }
 
-/// What was measured in so many seconds.
+/// Writes the totals of a span of time.
 fn totals(page: &mut Page, account: &Account, traffic: Option<Traffic>, seconds: f64) {
     let bytes_a_packet = account.keyed_bytes as f64 / account.keyed.max(1) as f64;
     let traffic = traffic.map(|traffic| traffic.estimate(account));
@@ -207,8 +206,8 @@ fn totals(page: &mut Page, account: &Account, traffic: Option<Traffic>, seconds:
     paragraph(page, "  ", &text);
 }
 
-/// Packets a second over time, a block for each stretch, and the busiest second, whatever the width of
-/// the page. Where there is no whole second, the busiest stretch stands for it.
+/// Writes packets per second over time, a block for each interval, and the busiest second, for any
+/// width of the page. Without a whole second, the busiest interval is shown instead.
 fn sparkline(page: &mut Page, series: Option<&Series>) {
     /// Columns beside the blocks.
     const BESIDE: usize = 40;
@@ -231,7 +230,7 @@ fn sparkline(page: &mut Page, series: Option<&Series>) {
     page.push_str(&text);
 }
 
-/// How far the sizes of audited flows are off.
+/// Writes how far the sizes of audited flows are off.
 fn audit(page: &mut Page, Audit { one_in, observed }: &Audit, by: Measure) {
     page.heading(&format!("Audit of 1 flow in {}", units::count(f64::from(*one_in))));
     let size = match by {
@@ -266,7 +265,7 @@ fn deviation(by: Measure, value: f64) -> String {
     }
 }
 
-/// A title behind the name of the measurement, where it was given one.
+/// A title after the name of the measurement, if it has one.
 fn named(measurement: &str, title: &str) -> String {
     match measurement {
         "main" => title.to_owned(),
@@ -274,7 +273,7 @@ fn named(measurement: &str, title: &str) -> String {
     }
 }
 
-/// What became of every packet that was read, with the reasons.
+/// Writes the account, with the reasons.
 fn account(page: &mut Page, account: &Account, irregular: u64) {
     let malformed = account.reasons.malformed_reasons().map(|(layer, fault, count)| {
         (count, format!("{} {} header", names::fault(fault).1, names::layer(layer).1))
@@ -334,7 +333,7 @@ fn account(page: &mut Page, account: &Account, irregular: u64) {
     }
 }
 
-/// Reasons with their counts; a single one needs none.
+/// Reasons with their counts; a single reason needs no count.
 fn reasons(reasons: impl Iterator<Item = (u64, String)>) -> String {
     let reasons: Vec<_> = reasons.collect();
     let single = reasons.len() == 1;
@@ -344,7 +343,7 @@ fn reasons(reasons: impl Iterator<Item = (u64, String)>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Traffic by protocol and by port.
+/// Writes traffic by protocol and by port.
 fn breakdown(page: &mut Page, breakdown: &Breakdown, report: &EpochReport) {
     let mut protocols: Vec<_> = breakdown
         .protocols
@@ -363,10 +362,10 @@ fn breakdown(page: &mut Page, breakdown: &Breakdown, report: &EpochReport) {
     sizes(page, "Service ports", ports.collect(), *untracked, report);
 }
 
-/// The row of packets whose protocol is not known.
+/// The row of packets whose protocol is unknown.
 const UNTRACKED: &str = "untracked";
 
-/// Writes sizes, of each of which the untracked packets may be.
+/// Writes sizes. Untracked packets may belong to any of them.
 fn sizes(
     page: &mut Page,
     title: &str,
@@ -472,4 +471,9 @@ fn size_distribution(page: &mut Page, bins: &[(u64, Estimate)]) {
         );
     }
     table.write(page);
+}
+
+/// Whether the bounds of an estimate meet.
+fn is_exact(estimate: &Estimate) -> bool {
+    estimate.low >= estimate.high
 }

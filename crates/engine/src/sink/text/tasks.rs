@@ -1,4 +1,4 @@
-//! The answer of each task, as a section of the page.
+//! The answers of tasks, each as a section of the page.
 
 use flowgauge_core::key::{CanonicalKey, Field, Fields, TcpFlags};
 use flowgauge_core::summary::{Estimate, QuantileOf};
@@ -7,17 +7,17 @@ use flowgauge_core::task::{
 };
 use flowgauge_core::terms::{Measure, SpreadOf};
 
-use super::{entropy, size_distribution};
+use super::{entropy, is_exact, size_distribution};
 use crate::report::EpochReport;
 use crate::sink::layout::{Align, Cell, Look, Page, Table, paragraph};
 use crate::sink::units::clock;
 use crate::sink::{Directions, findings, names, units};
 
-/// Columns that a table needs besides its flow, so that flows have 51 of a page of 100: two IPv4 endpoints,
-/// or one IPv6 endpoint with a prefix.
+/// Columns of a table beside its flow. On a page of 100 this leaves 51 for the flow: two IPv4
+/// endpoints, or one IPv6 endpoint with a prefix.
 const BESIDE_FLOW: usize = 49;
 
-/// Writes the answer number `at` of `report`; of a list, at most `rows` items.
+/// Writes answer number `at` of `report`, with at most `rows` items of a list.
 pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usize) {
     let (_, answer) = &report.tasks[at];
     let all = answer.listed().map_or(0, |(items, truncated)| items + truncated);
@@ -60,13 +60,13 @@ pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usiz
     }
 }
 
-/// What the sections share.
+/// The common state of the sections.
 struct Section<'a> {
     report: &'a EpochReport,
     rows: usize,
-    /// Items of the answer, those left out included.
+    /// Items of the answer, including those left out.
     all: u64,
-    /// How the page looks.
+    /// The style sheet of the page.
     look: Look,
 }
 
@@ -107,7 +107,7 @@ impl Section<'_> {
             }
             table.row(cells, item.share);
         }
-        // Bounds matter more than the measure that was not asked for.
+        // Bounds matter more than the other measure.
         let other = match by {
             Measure::Packets => "bytes",
             Measure::Bytes => "packets",
@@ -130,7 +130,7 @@ impl Section<'_> {
         back.into_iter().chain(columns).collect()
     }
 
-    /// Their cells: what came back, the mean packet, when it began and how long it went on, TCP flags.
+    /// The cells of these columns: traffic back, mean packet size, start and duration, TCP flags.
     fn details(&self, item: &SizeItem) -> Vec<Cell> {
         let (by, kind) = (self.report.by, self.report.key.kind());
         let Some(seen) = &item.seen else {
@@ -212,7 +212,7 @@ impl Section<'_> {
         self.finish(page, &table);
     }
 
-    /// How far a list is certain, where that is not as far as it is shown.
+    /// Writes up to which item a list is certain, if not all shown items are.
     fn complete(&self, page: &mut Page, items: &[SizeItem], complete_to: u64) {
         let shown = items.len().min(self.rows) as u64;
         let certain = match complete_to {
@@ -225,7 +225,7 @@ impl Section<'_> {
         paragraph(page, "  ", &format!("{certain} {keys} may be missing or out of order."));
     }
 
-    /// Writes the list, and tells whether it does not stand above.
+    /// Writes the list, unless an equal list is above.
     fn heavy_hitters(&self, page: &mut Page, threshold: f64, items: &[SizeItem]) -> bool {
         let by = self.report.by;
         page.heading("Heavy hitters");
@@ -234,7 +234,7 @@ impl Section<'_> {
             paragraph(page, "  ", &format!("No {} {} more than {over}.", self.key(), self.has()));
             return false;
         }
-        // Counts add up without the rounding that shares have.
+        // Sum the counts, since shares are rounded.
         let together: f64 = items.iter().filter_map(|item| item.size.by(by)).map(|e| e.value).sum();
         let all = self.report.keyed().by(by);
         let share = format!("{} of all {}", units::percent(together / all as f64), by.name());
@@ -260,7 +260,7 @@ impl Section<'_> {
             ),
         };
         paragraph(page, "  ", &text);
-        // The same flows need not stand on one page twice.
+        // Do not show the same flows twice on a page.
         let top = self.report.tasks.iter().find_map(|(_, answer)| match answer {
             Report::Sizes { selection: Selection::Largest, items, .. } => Some(items.as_slice()),
             _ => None,
@@ -461,7 +461,7 @@ impl Section<'_> {
         paragraph(page, "  ", "Its own: without the longer prefixes that are listed here.");
     }
 
-    /// The word for what the key names, one and many of it.
+    /// The word for a key, singular and plural.
     fn key(&self) -> &'static str {
         names::key_words(self.report.key.kind()).0
     }
@@ -469,12 +469,12 @@ impl Section<'_> {
         names::key_words(self.report.key.kind()).1
     }
 
-    /// What is said of a list that is empty: untracked packets may have belonged on it.
+    /// The verb for an empty list. Untracked packets may have belonged on it.
     fn has(&self) -> &'static str {
         if self.report.account.untracked.packets > 0 { "is known to have" } else { "has" }
     }
 
-    /// A flow on one line where it fits, else on two.
+    /// A flow on one line if it fits, otherwise on two.
     fn flow(&self, key: &CanonicalKey) -> Cell {
         let fields = self.report.key.fields(key.as_bytes());
         let protocol = fields.protocol.map(names::protocol);
@@ -492,16 +492,16 @@ impl Section<'_> {
         }
     }
 
-    /// The address of an item that has one alone.
+    /// The address of an item that is a single address.
     fn address(&self, fields: &Fields) -> String {
         names::addresses(fields)
             .map(|(field, address)| names::address(self.report.key, field, address))
             .collect()
     }
 
-    /// Source and destination, as far as the key has them, with their ports.
+    /// Source and destination with their ports, if the key has them.
     fn endpoints(&self, fields: &Fields) -> [Option<String>; 2] {
-        // Protocols without ports have two zeros, which tell nothing.
+        // Two zero ports are those of a protocol without ports; leave them out.
         let no_ports =
             fields.source_port.unwrap_or(0) == 0 && fields.destination_port.unwrap_or(0) == 0;
         [
@@ -531,7 +531,7 @@ impl Section<'_> {
         })
     }
 
-    /// Both ends on one line where they fit, else on two.
+    /// Both ends on one line if they fit, otherwise on two.
     fn joined(&self, source: String, arrow: &str, destination: &str) -> Cell {
         let line = format!("{source} {arrow} {destination}");
         if line.chars().count() <= self.look.width.saturating_sub(BESIDE_FLOW) {
@@ -541,7 +541,7 @@ impl Section<'_> {
         }
     }
 
-    /// Writes the table, and how many items it does not show.
+    /// Writes the table, and the number of items that it does not show.
     fn finish(&self, page: &mut Page, table: &Table) {
         table.write(page);
         let more = self.all.saturating_sub(table.len() as u64);
@@ -556,12 +556,7 @@ impl Section<'_> {
     }
 }
 
-/// Whether the bounds of an estimate meet.
-pub(super) fn is_exact(estimate: &Estimate) -> bool {
-    estimate.low >= estimate.high
-}
-
-/// A threshold in words. Packets are whole, so what exceeds it exceeds it rounded down.
+/// A threshold in words. Packets are whole numbers, so a packet threshold can be rounded down.
 fn weight(measure: Measure, threshold: f64) -> String {
     match measure {
         _ if threshold > 0.0 && threshold < 1.0 => format!("a fraction of a {}", unit(measure)),
@@ -570,7 +565,7 @@ fn weight(measure: Measure, threshold: f64) -> String {
     }
 }
 
-/// One of what is measured.
+/// The unit of a measure.
 fn unit(measure: Measure) -> &'static str {
     match measure {
         Measure::Packets => "packet",
@@ -588,7 +583,7 @@ fn number_of_keys(flows: &Estimate, (one, many): (&str, &str)) -> String {
     if is_exact(flows) {
         return format!("{value}.");
     }
-    // Between bounds so far apart no number is a guess.
+    // If the bounds are this far apart, a single number would mislead.
     let wide = flows.high > 10.0 * flows.low;
     let sure = match flows.confidence {
         Some(confidence) => format!(" with {} confidence", units::percent(confidence)),
