@@ -1,4 +1,4 @@
-//! Measurements as text: the options that every program of flowgauge shares, and its YAML files.
+//! The options that all programs of flowgauge share, and measurements in YAML files.
 #![forbid(unsafe_code)]
 
 mod measurement;
@@ -12,22 +12,22 @@ pub use measurement::{Measurement, check_flows};
 pub use running::{Asked, Preset, Refusal, Running};
 pub use text::{Entries, Named, complaint, parse, parse_yaml};
 
-/// The name of the measurement that options describe where no other is named.
+/// The name of the only measurement if the options name none.
 pub const MAIN: &str = "main";
 
-/// The heading of options that say what is read.
+/// The heading of input options.
 pub const INPUT: &str = "Input";
 
-/// The heading of options that say what is written.
+/// The heading of output options.
 pub const OUTPUT: &str = "Output";
 
-/// The heading of options that say what to measure.
+/// The heading of options that select what to measure.
 pub const WHAT: &str = "What to measure";
 
-/// The heading of options that say how.
+/// The heading of options that select how to measure.
 pub const HOW: &str = "How to measure";
 
-/// One of a few values, by name.
+/// A parser for one of a few named values.
 pub fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [(&'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
@@ -37,17 +37,17 @@ pub fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
     })
 }
 
-/// A refusal of clap as one sentence.
+/// An error of clap as one sentence.
 pub fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let mut paragraphs = text.split("\n\n").map(joined);
     let mut message = paragraphs.next().unwrap_or_default();
     let tip = paragraphs.find_map(|text| Some(text.strip_prefix("tip: ")?.to_owned()));
-    // A word that may be passed behind `--` would be the name of a file, which a mistyped option is not.
+    // Drop the tip to pass the word after `--`: a mistyped option is not a file name.
     if let Some(tip) = tip.filter(|tip| !tip.starts_with("to pass")) {
         message = format!("{message}; {}", suggestion(&tip));
     }
-    // Rust's words for text that is not a number.
+    // Replace Rust's words for text that is not a number.
     let message = message.replace("invalid digit found in string", "write a whole number");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
     in_words(message).unwrap_or_else(|| message.to_owned())
@@ -61,7 +61,7 @@ fn suggestion(tip: &str) -> String {
     }
 }
 
-/// A refusal that ends with a range of Rust, such as `0 is not in 1..=256`, with the range in words.
+/// A message that ends with a Rust range, such as `0 is not in 1..=256`, with the range in words.
 fn in_words(message: &str) -> Option<String> {
     let (given, range) = message.split_once(" is not in ")?;
     let (low, high) = range.split_once("..")?;
@@ -71,7 +71,7 @@ fn in_words(message: &str) -> Option<String> {
     })
 }
 
-/// The lines of a paragraph as one.
+/// A paragraph as one line.
 fn joined(paragraph: &str) -> String {
     paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }

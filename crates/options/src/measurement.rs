@@ -1,4 +1,4 @@
-//! One measurement by its options, and what it asks of the engine.
+//! The options of one measurement, and its configuration for the engine.
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
@@ -115,7 +115,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The same, with the options of `others` where it sets none itself.
+    /// Takes the options that are not set from `others`.
     #[must_use]
     pub fn or(self, others: &Self) -> Self {
         let several =
@@ -143,12 +143,11 @@ impl Measurement {
         }
     }
 
-    /// What the engine is asked for under this name, with the defaults of the command line. An epoch
-    /// that is not given is `epoch`.
+    /// The configuration with this name and the defaults of the command line. The default epoch is
+    /// `epoch`.
     ///
     /// # Errors
-    /// With the reason in one line, when options do not go together or a flow or filter is not
-    /// understood.
+    /// With a one-line reason, when options contradict each other or a flow or filter is invalid.
     pub fn config(&self, name: &str, epoch: EpochLength) -> Result<Config, String> {
         let defaults = Config::default();
         check_flows(self.task.as_deref(), &self.flow)?;
@@ -157,7 +156,7 @@ impl Measurement {
         let filter = self.filter.as_deref().map(Filter::new).transpose();
         let (algorithm, parameters) = match &self.algorithm {
             Some(spec) => (spec.name.clone(), spec.parameters.clone()),
-            // The table says what went each way, where the key has both.
+            // The table counts both directions separately if the key has both.
             None if self.accelerator.is_empty()
                 && (key.kind().is_in_order() || key.kind().is_either()) =>
             {
@@ -189,7 +188,7 @@ impl Measurement {
         })
     }
 
-    /// The accelerators asked for; `none` stands alone.
+    /// The accelerators in order; `none` must be alone.
     fn accelerators(&self) -> Result<Vec<(String, Parameters)>, String> {
         match &self.accelerator[..] {
             [one] if one.name == "none" && one.parameters == Parameters::default() => {
@@ -205,10 +204,10 @@ impl Measurement {
     }
 }
 
-/// Checks that flows are given where `flow-size` is asked, and only there.
+/// Checks that flows are given if and only if the tasks include `flow-size`.
 ///
 /// # Errors
-/// With the reason in one line.
+/// With a one-line reason.
 pub fn check_flows(tasks: Option<&[String]>, flows: &[String]) -> Result<(), String> {
     let asked = tasks.into_iter().flatten().any(|task| task == "flow-size");
     if asked == flows.is_empty() {

@@ -1,4 +1,4 @@
-//! How to run, and what to measure: shared by every program that measures.
+//! The options of a run, which every measuring program shares.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use flowgauge_kernel::Seed;
 
 use crate::{HOW, INPUT, MAIN, Measurement, Named, OUTPUT, WHAT, choice};
 
-/// Whose bytes a packet in a tunnel counts, by their names.
+/// Whose bytes a tunneled packet counts, by name.
 const BYTES_OF: [(&str, Tunnels); 2] = [("outer", Tunnels::Inner), ("inner", Tunnels::InnerBytes)];
 
 /// How to run, and what to measure.
@@ -101,7 +101,7 @@ pub struct Running {
 /// The tasks of a run that names none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// What stands out, and who is behind it.
+    /// Findings, flows and addresses.
     Overview,
     /// The default tasks of the key and the algorithm.
     Flows,
@@ -112,36 +112,37 @@ impl Preset {
     const ALL: [(&'static str, Self); 2] = [("overview", Self::Overview), ("flows", Self::Flows)];
 }
 
-/// A measurement that was asked for, and what it asks of the engine.
+/// A measurement of the options, with its configuration.
 pub struct Asked {
     /// Its options.
     pub measurement: Measurement,
-    /// What the engine is asked for.
+    /// Its configuration.
     pub config: Config,
-    /// The algorithm that was chosen since the default one does not answer the tasks, in one line.
+    /// A one-line note if another algorithm replaces the default one, which does not answer the
+    /// tasks.
     pub note: Option<String>,
 }
 
-/// Why options are refused. The text is the line to show.
+/// Why options are refused. The text is the message to show.
 #[derive(Debug)]
 pub enum Refusal {
-    /// They ask for what is not there or makes no sense.
+    /// They name something unknown or contradict each other.
     Usage(String),
     /// A file that they name cannot be read.
     Unreadable(String),
 }
 
-/// Half the width that bounds may have where nothing is asked: a tenth of the default threshold.
+/// Default of `--error`: a tenth of the default threshold.
 const ERROR: f64 = 0.0001;
 
-/// The name of no algorithm: the engine chooses one.
+/// The name that lets the engine choose an algorithm.
 const AUTO: &str = "auto";
 
 impl Asked {
-    /// What the engine chooses an algorithm by; `None` where one is named.
+    /// The requirements for the choice of an algorithm; `None` if one is named.
     ///
     /// # Errors
-    /// Where the choice is restricted and an algorithm is named, or parameters are given for none.
+    /// When requirements are given with a named algorithm, or parameters without one.
     pub fn wanted(&self) -> Result<Option<Wanted>, Refusal> {
         let Self { measurement, config, .. } = self;
         if config.algorithm != AUTO {
@@ -168,11 +169,11 @@ impl Running {
         if self.inner { self.bytes_of.unwrap_or(Tunnels::Inner) } else { Tunnels::Outer }
     }
 
-    /// The measurements that the options ask for. An epoch that is not given is `epoch`; `save` stores
-    /// closed epochs, too.
+    /// The measurements of the options. The default epoch is `epoch`; with `save`, closed epochs
+    /// are stored too.
     ///
     /// # Errors
-    /// When options do not go together, or a file that they name cannot be read.
+    /// When options contradict each other, or a file that they name cannot be read.
     pub fn configs(&self, epoch: EpochLength, save: bool) -> Result<Vec<Asked>, Refusal> {
         if self.workers == 1
             && (self.shared || self.dispatch.is_some() || self.overrun == Overrun::Drop)
@@ -194,7 +195,7 @@ impl Running {
         all.into_iter().map(asked).collect()
     }
 
-    /// The measurements that the options ask for, in their order.
+    /// The measurements of the options, in order.
     fn measurements(&self) -> Result<Vec<Named>, Refusal> {
         let mut all = match &self.config {
             Some(path) => read(path)?,
@@ -217,7 +218,7 @@ impl Running {
         Ok(all)
     }
 
-    /// The preset. Options that name a key, a task or an algorithm ask for that alone.
+    /// The preset. Options that name a key, a task or an algorithm imply `flows`.
     fn preset(&self) -> Preset {
         let Measurement { key, task, algorithm, accelerator, .. } = &self.measurement;
         let plain =
@@ -250,7 +251,7 @@ impl Running {
             return Ok((config, None));
         }
         if self.shared {
-            // What several workers fill has no other state than counters.
+            // Concurrent summaries have no state but counters.
             config.parameters = Parameters::default();
         }
         let Some((instead, chosen)) = flowgauge_engine::capable(&config) else {
@@ -266,7 +267,7 @@ impl Running {
         Ok((instead, Some(note)))
     }
 
-    /// The seed asked for.
+    /// The seed of the options.
     fn seed(&self) -> Result<Option<Seed>, Refusal> {
         match &self.seed_file {
             None => Ok(self.seed.map(Seed::number)),

@@ -1,4 +1,4 @@
-//! Measurements by name: words `option=value`, or YAML.
+//! Named measurements: words `option=value`, or YAML.
 
 use clap::{Args, FromArgMatches};
 use flowgauge_core::unknown::suggestion;
@@ -9,16 +9,16 @@ use crate::{Measurement, sentence};
 
 /// A measurement with its name.
 pub struct Named {
-    /// The name, which reports carry.
+    /// The name; reports carry it.
     pub name: String,
     /// Its options.
     pub measurement: Measurement,
 }
 
-/// A measurement as `--measure` takes it: its name, a colon, and words `option=value`.
+/// Parses a measurement in the form of `--measure`: its name, a colon, and words `option=value`.
 ///
 /// # Errors
-/// With the reason in one line, when a word is not understood.
+/// With a one-line reason, when a word is invalid.
 pub fn parse(text: &str) -> Result<Named, String> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let mut options = Vec::new();
@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Result<Named, String> {
     named(name, options)
 }
 
-/// Words between spaces; quotes, single or double, keep spaces within a word.
+/// Splits text at spaces. Single or double quotes keep spaces within a word.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {
@@ -51,7 +51,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// The measurement of this name with these options, by their names without dashes.
+/// The measurement with this name and these options, named without dashes.
 fn named(name: &str, options: Vec<(String, String)>) -> Result<Named, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || !name.chars().all(plain) {
@@ -81,16 +81,16 @@ fn unknown<'a>(name: &str, option: &str, known: impl Iterator<Item = &'a str>) -
     format!("unknown option '{option}' in '{name}'; {}", suggestion(option, known))
 }
 
-/// The measurements of a configuration file, as `docs/config.schema.json` describes it.
+/// Parses the measurements of a configuration file, as described by `docs/config.schema.json`.
 ///
 /// # Errors
-/// With the reason in one line, when the text is no such file or an option is not understood.
+/// With a one-line reason, when the text is not such a file or an option is invalid.
 pub fn parse_yaml(text: &str) -> Result<Vec<Named>, String> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
     file.measurements.named()
 }
 
-/// The place and the problem of a refusal, in one line.
+/// The place and the problem of a YAML error in one line.
 pub fn complaint(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -130,7 +130,7 @@ impl Entries {
     /// The measurements by name.
     ///
     /// # Errors
-    /// With the reason in one line, when an option is not understood.
+    /// With a one-line reason, when an option is invalid.
     pub fn named(self) -> Result<Vec<Named>, String> {
         self.0.into_iter().map(|(name, entry)| named(&name, entry.options())).collect()
     }
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// `FLOWGAUGE_GOLDEN=write` writes the committed schema again, after a change that is meant.
+    /// `FLOWGAUGE_GOLDEN=write` rewrites the committed schema after an intended change.
     #[test]
     fn the_schema_of_a_file_is_committed() {
         let schema = serde_json::to_value(schemars::schema_for!(File)).unwrap();

@@ -1,4 +1,4 @@
-//! Values of options, as people write them.
+//! Parsers of option values.
 
 use flowgauge_core::audit::SMALLEST_SLICE;
 use flowgauge_core::summary::Parameters;
@@ -45,7 +45,7 @@ pub struct Spec {
 /// Memory such as `64MiB`, `1.5GB` or bytes.
 ///
 /// # Errors
-/// With how it is written.
+/// With the expected form.
 pub fn size(text: &str) -> Result<usize, String> {
     let bytes = quantity(text, &SIZES)
         .ok_or("write a number and a unit, as in 64MiB: kB, MB, GB, KiB, MiB, GiB, TiB, or K, M, G, T for the last four")?;
@@ -81,7 +81,7 @@ pub(crate) fn epoch(text: &str) -> Result<EpochLength, String> {
 /// A time such as `500ms`, in nanoseconds.
 ///
 /// # Errors
-/// With how it is written.
+/// With the expected form.
 pub fn time(text: &str) -> Result<u64, String> {
     quantity(text, &TIMES).ok_or_else(|| "write a time such as 10s, 500ms or 1m".to_owned())
 }
@@ -116,7 +116,7 @@ pub(crate) fn slice(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "write 1/N, such as 1/64, with N from 1 to 1048576".to_owned())
 }
 
-/// Packets a second: `10Mpps`, `500kpps` or `1000pps`.
+/// Packets per second: `10Mpps`, `500kpps` or `1000pps`.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let units = [("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000), ("Gpps", 1_000_000_000)];
     match quantity(text, &units) {
@@ -156,7 +156,7 @@ fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     (value < u64::MAX as f64).then_some(value.round() as u64)
 }
 
-/// A plain decimal number: digits, and a point among or before them.
+/// A plain decimal number: digits, and a point between or before them.
 fn decimal(text: &str) -> Option<f64> {
     let plain = text.chars().all(|c| c.is_ascii_digit() || c == '.');
     text.parse().ok().filter(|value: &f64| plain && value.is_finite())
