@@ -1,11 +1,11 @@
-//! Asks the linker for a smaller command, where a program that is linked so runs here.
+//! Asks the linker for a smaller command, if a program linked this way runs here.
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// Functions with the same code become one; and relocations take a bit each instead of 24 bytes, which
-/// needs glibc 2.36.
+/// Merge functions with the same code, and store relocations in one bit each instead of 24 bytes,
+/// which needs glibc 2.36.
 const OPTIONS: [&str; 2] = ["-Wl,--icf=all", "-Wl,-z,pack-relative-relocs"];
 
 fn main() {
@@ -17,7 +17,8 @@ fn main() {
     }
 }
 
-/// Whether a program runs that is linked with this option, for the target and by the linker of this build.
+/// Whether a program linked with this option runs, for the target and with the linker of this
+/// build.
 fn runs(option: &str) -> Option<bool> {
     let directory = env::var_os("OUT_DIR")?;
     let (source, program) =

@@ -1,4 +1,4 @@
-//! `flowgauge run`, `collect` and `check`, where the command was built with the agent.
+//! `flowgauge run`, `collect`, `top` and `check`, if the command was built with the agent.
 
 pub(crate) use built::{check, collect, help, run, top};
 
@@ -24,16 +24,16 @@ mod built {
     use crate::failure::{FINE, Failure, USAGE, complain};
     use crate::output::{self, Last};
 
-    /// The folder that systemd gives a service for itself, against which relative paths count.
+    /// The variable with the state folder that systemd gives a service; relative paths start there.
     const STATE: &str = "STATE_DIRECTORY";
 
-    /// The length of an epoch by default.
+    /// The default length of an epoch.
     const EPOCH: EpochLength = EpochLength::Time(1_000_000_000);
 
-    /// Rows of each list that USR1 prints at most.
+    /// Most rows of each list that USR1 prints.
     const ROWS: usize = 100;
 
-    /// Runs an agent until a signal ends it, and gives its exit code.
+    /// Runs an agent until a signal ends it; returns its exit code.
     pub(crate) fn run(Agent { config, set, no_sandbox }: &Agent) -> Result<u8, Failure> {
         let origin = origin(config, set)?;
         if collect::is_collector(&origin.path) {
@@ -62,7 +62,7 @@ mod built {
         Ok(last)
     }
 
-    /// Runs a collector until a signal ends it, and gives its exit code.
+    /// Runs a collector until a signal ends it; returns its exit code.
     #[cfg(feature = "kafka")]
     pub(crate) fn collect(Agent { config, set, no_sandbox }: &Agent) -> Result<u8, Failure> {
         let origin = origin(config, set)?;
@@ -94,7 +94,7 @@ mod built {
         Sandbox::enter(configuration, &origin.path, helper)
     }
 
-    /// Serves an agent in its sandbox until that ends.
+    /// Serves a sandboxed agent until the agent ends.
     pub(crate) fn help(Agent { config, set, .. }: &Agent) -> Result<u8, Failure> {
         Ok(ended(sandbox::help(&origin(config, set)?)))
     }
@@ -157,7 +157,7 @@ mod built {
         top::show(name, &reports).map_err(failed)
     }
 
-    /// The agent's file, whose path counts from where the command was called.
+    /// The agent's file. Its path is relative to the working directory of the call.
     fn origin(config: &Path, set: &[String]) -> Result<Origin, Failure> {
         let path = std::path::absolute(config).map_err(|error| {
             Failure::Failed(format!("cannot read {}: {error}", config.display()))

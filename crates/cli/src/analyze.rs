@@ -9,16 +9,16 @@ use flowgauge_engine::{EpochLength, Pace, Plan};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::Reading;
-use crate::auto;
+use crate::config;
 use crate::config::configs;
 use crate::failure::{DAMAGED, FAILED, FINE, Failure, complain};
 use crate::output::{self, Flags, INTERRUPTED};
 use crate::progress::Bar;
+use crate::progress::Verbose;
 use crate::signals;
 use crate::tap::Tap;
-use crate::verbose::Verbose;
 
-/// Runs the command, and gives its exit code: that of the worst file.
+/// Runs the command; returns the exit code of the worst file.
 pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let mut files = reading.files.clone();
     if !reading.as_given {
@@ -29,7 +29,7 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
         return Err(Failure::Usage(message.to_owned()));
     }
     let run = &reading.run;
-    let configs = auto::decided(configs(run, EpochLength::Whole)?, &files)?;
+    let configs = config::decided(configs(run, EpochLength::Whole)?, &files)?;
     let inputs: Vec<_> = files.iter().cloned().chain(run.inputs()).collect();
     let plan = Plan::several(configs.clone())?;
     let verbose = Verbose::begin(run, &configs, &plan);

@@ -15,7 +15,7 @@ use flowgauge_synthetic::{Plant, Size};
 
 use crate::failure::Failure;
 use crate::live::Engine;
-use crate::values;
+use crate::values::{self, Color, Destination, Format, ProfileName, Topic};
 
 /// The version, and the instruction set that this process uses.
 static VERSION: LazyLock<String> =
@@ -183,7 +183,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// What stands at the end in place of captures, and is a filter.
+    /// The trailing words that form a filter instead of naming captures.
     fn misplaced(&self) -> Option<String> {
         let captures = self.files.iter().rposition(|file| file.exists()).map_or(0, |last| last + 1);
         let words = |from: usize| joined(&self.files[from..]);
@@ -191,13 +191,13 @@ impl Reading {
     }
 }
 
-/// Words of the command line with blanks between.
+/// Words of the command line, joined by spaces.
 fn joined(words: &[PathBuf]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 impl Command {
-    /// Makes a filter at the end of the command line the one of `--filter`.
+    /// Sets `--filter` from a filter at the end of the command line.
     pub(crate) fn settle(&mut self) -> Result<(), Failure> {
         let (words, run) = match self {
             Self::Analyze(reading) | Self::Explain(reading) if !reading.read.is_empty() => {
@@ -323,15 +323,6 @@ pub(crate) struct Run {
 
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-/// One of the outputs of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Destination {
-    /// How reports are written; `None` for snapshots.
-    pub(crate) format: Option<Format>,
-    /// The file; `None` for standard output.
-    pub(crate) path: Option<PathBuf>,
 }
 
 /// Stored epochs to ask.
@@ -490,7 +481,7 @@ impl Run {
         self.destinations().iter().any(|destination| destination.format.is_none())
     }
 
-    /// The files that the options name to be read.
+    /// The input files that the options name.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = PathBuf> {
         [&self.running.config, &self.running.seed_file].into_iter().flatten().cloned()
     }
@@ -523,19 +514,6 @@ pub(crate) struct Output {
     /// Print ports in text without service names
     #[arg(short = 'n', help_heading = OUTPUT)]
     pub(crate) numeric: bool,
-}
-
-/// When text is coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Color {
-    Auto,
-    Always,
-    Never,
-}
-
-impl Color {
-    const ALL: [(&'static str, Self); 3] =
-        [("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
 }
 
 /// What to generate.
@@ -587,17 +565,6 @@ pub(crate) struct Generation {
     pub(crate) truth: Option<PathBuf>,
 }
 
-/// The profiles of generated traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProfileName {
-    Zipf,
-    Backbone,
-}
-
-impl ProfileName {
-    const ALL: [(&'static str, Self); 2] = [("zipf", Self::Zipf), ("backbone", Self::Backbone)];
-}
-
 /// What to cut.
 #[derive(Args)]
 pub(crate) struct Cutting {
@@ -621,52 +588,4 @@ pub(crate) struct Listing {
 
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-/// What a list is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topic {
-    Algorithms,
-    Accelerators,
-    Tasks,
-    Keys,
-}
-
-impl Topic {
-    const ALL: [(&'static str, Self); 4] = [
-        ("algorithms", Self::Algorithms),
-        ("accelerators", Self::Accelerators),
-        ("tasks", Self::Tasks),
-        ("keys", Self::Keys),
-    ];
-}
-
-/// How output is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Format {
-    #[default]
-    Text,
-    Line,
-    Json,
-    Csv,
-    Parquet,
-    Html,
-}
-
-impl Format {
-    /// All of them, by name. JSON is written as a line for each report, which has a name of its own.
-    pub(crate) const ALL: [(&'static str, Self); 7] = [
-        ("text", Self::Text),
-        ("line", Self::Line),
-        ("json", Self::Json),
-        ("ndjson", Self::Json),
-        ("csv", Self::Csv),
-        ("parquet", Self::Parquet),
-        ("html", Self::Html),
-    ];
-
-    /// The name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
-    }
 }

@@ -6,9 +6,10 @@ use flowgauge_capture::{Whole, cut};
 use flowgauge_engine::sink::layout::{Align, Page, Table, paragraph};
 use serde_json::json;
 
-use crate::args::{Cutting, Format};
+use crate::args::Cutting;
 use crate::failure::Failure;
 use crate::output;
+use crate::values::Format;
 
 /// Runs the command.
 pub(crate) fn run(cutting: &Cutting) -> Result<(), Failure> {
@@ -30,7 +31,7 @@ pub(crate) fn run(cutting: &Cutting) -> Result<(), Failure> {
     output::write(path, &text)
 }
 
-/// Bytes of a part; `None` where it is all of the file.
+/// Bytes of a part; `None` if it is the whole file.
 type Bytes = Option<Range<u64>>;
 
 fn offset(part: &Bytes) -> u64 {
@@ -41,7 +42,7 @@ fn length(part: &Bytes) -> Option<u64> {
     part.as_ref().map(|bytes| bytes.end - bytes.start)
 }
 
-/// The parts for programs, a line each.
+/// The parts as lines of JSON.
 fn lines(file: &str, parts: &[Bytes], reason: Option<&str>) -> String {
     let line = |(number, part): (usize, &Bytes)| {
         let line = json!({
@@ -57,7 +58,7 @@ fn lines(file: &str, parts: &[Bytes], reason: Option<&str>) -> String {
     parts.iter().enumerate().map(line).collect()
 }
 
-/// The parts for people.
+/// The parts as text.
 fn page(mut page: Page, parts: &[Bytes], reason: Option<&str>) -> String {
     let mut table =
         Table::new(&[("part", Align::Right), ("offset", Align::Right), ("length", Align::Right)]);

@@ -1,4 +1,4 @@
-//! Ports of DPDK, where the command was built with it.
+//! Ports of DPDK, if the command was built with it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +26,7 @@ pub(crate) fn sources(
     Ok(queues.into_iter().map(|queue| Box::new(queue) as _).collect())
 }
 
-/// A port, and the one to which its packets are passed on: `PORT` or `PORT,forward=PORT`.
+/// A port, and the port to which its packets are forwarded: `PORT` or `PORT,forward=PORT`.
 #[cfg(feature = "dpdk")]
 fn port(text: &str) -> Result<(String, Option<String>), Failure> {
     let Some((name, option)) = text.split_once(',') else { return Ok((text.to_owned(), None)) };
@@ -41,7 +41,7 @@ fn port(text: &str) -> Result<(String, Option<String>), Failure> {
     }
 }
 
-/// Says that there are none.
+/// Refuses: the command was built without DPDK.
 #[cfg(not(feature = "dpdk"))]
 pub(crate) fn sources(_: &Live, _: usize, _: &Arc<AtomicBool>) -> Result<Sources, Failure> {
     let message = "this flowgauge was built without DPDK; build it with 'make dpdk'";

@@ -1,4 +1,4 @@
-//! `flowgauge explain`: what a run would do. All memory is reserved as for a run, no input is read.
+//! `flowgauge explain`: what a run would do. It reserves all memory like a run, but reads no input.
 
 use std::fmt::Write as _;
 
@@ -13,11 +13,12 @@ use flowgauge_engine::sink::units::{count, memory, plural};
 use flowgauge_engine::{Config, EpochLength, Explanation, Plan};
 use serde_json::json;
 
-use crate::args::{Format, Reading};
-use crate::auto;
+use crate::args::Reading;
+use crate::config;
 use crate::config::configs as configs_asked;
 use crate::failure::Failure;
 use crate::output;
+use crate::values::Format;
 
 /// Runs the command.
 pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
@@ -25,7 +26,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     output.text_or_json("an explanation")?;
     let (mut configs, mut choices) = (Vec::new(), Vec::new());
     for asked in configs_asked(&reading.run, EpochLength::Whole)? {
-        let choice = auto::chosen(&asked, &reading.files)?;
+        let choice = config::chosen(&asked, &reading.files)?;
         configs.push(choice.as_ref().map_or(asked.config, |choice| choice.config.clone()));
         choices.push(choice);
     }
@@ -45,7 +46,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
         let mut page = Page::new(output.look(output.path.as_deref()));
         explain(&mut page, config, explanation);
         if let Some(choice) = choice {
-            auto::section(&mut page, choice);
+            config::choice_section(&mut page, choice);
         }
         text.push_str(&page.into_text());
         if several {
@@ -67,7 +68,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     output::write(output.path.as_deref(), &text)
 }
 
-/// What measurements of a file would do, as text.
+/// Explains the measurements of an agent's file as text.
 #[cfg(feature = "agent")]
 pub(crate) fn several(configs: &[Config], plan: &Plan) -> String {
     let mut text = String::new();
@@ -125,7 +126,7 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "bounds": bounds(explanation),
         "tasks": explanation.tasks,
         "left_out": explanation.notes,
-        "auto": choice.map(auto::value),
+        "auto": choice.map(config::choice_value),
     });
     format!("{line}\n")
 }
@@ -211,7 +212,7 @@ fn explain(page: &mut Page, config: &Config, explanation: &Explanation) {
     }
 }
 
-/// How several workers share the work, and what their numbers are worth.
+/// How several workers divide the work, and how exact their numbers are.
 fn workers(explanation: &Explanation) -> String {
     let sets = match (explanation.shared, explanation.sets) {
         (false, 1) => "each with summaries of its own",
@@ -249,7 +250,7 @@ fn workers(explanation: &Explanation) -> String {
     format!("{workers} workers, {sets}{sums}; {parts}{way}; they give {numbers}.")
 }
 
-/// What the numbers of a run are worth.
+/// How exact the numbers of a run are.
 fn bounds(explanation: &Explanation) -> String {
     let room: Option<usize> = explanation.lanes.iter().map(|lane| lane.flows).sum();
     match room {
@@ -262,7 +263,7 @@ fn bounds(explanation: &Explanation) -> String {
     }
 }
 
-/// An epoch as it is written on the command line.
+/// An epoch length as on the command line.
 fn epoch(length: EpochLength) -> String {
     match length {
         EpochLength::Whole => "whole".to_owned(),

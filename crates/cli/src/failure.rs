@@ -1,4 +1,4 @@
-//! What ends a command early, with its exit code and its line on standard error.
+//! Failures: each has an exit code and a line on standard error.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use flowgauge_core::summary::BuildErrorKind;
 use flowgauge_engine::EngineError;
 use flowgauge_engine::sink::{SinkError, visible};
 
-/// Everything is fine.
+/// Success.
 pub(crate) const FINE: u8 = 0;
 /// Something failed.
 pub(crate) const FAILED: u8 = 1;
@@ -16,15 +16,15 @@ pub(crate) const USAGE: u8 = 2;
 /// The input was damaged or cut short.
 pub(crate) const DAMAGED: u8 = 3;
 
-/// Why a command ends before its end.
+/// Why a command ends early.
 pub(crate) enum Failure {
-    /// The command line asks for what is not there or makes no sense.
+    /// The command line names something unknown or contradicts itself.
     Usage(String),
-    /// Something failed on the way.
+    /// Something failed at run time.
     Failed(String),
     /// The input is damaged or cut short.
     Damaged(String),
-    /// Nobody reads the output any more, as behind `| head`.
+    /// The reader of the output has closed it, as in `| head`.
     Closed,
 }
 
@@ -45,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// Says why on standard error.
+    /// Prints the reason on standard error; returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (message, code) = match self {
             Self::Usage(message) => (message, USAGE),
@@ -74,13 +74,13 @@ impl From<EngineError> for Failure {
     }
 }
 
-/// One line on standard error, whatever the text has in it.
+/// Prints one line on standard error, with special characters escaped.
 pub(crate) fn complain(message: &str) {
-    // Where not even this can be written, there is nothing left to say.
+    // If standard error cannot be written, there is no place for the message.
     let _ = writeln!(io::stderr(), "flowgauge: {}", visible(message));
 }
 
-/// The line for a command line that clap refuses.
+/// The failure for a command line that clap refuses.
 pub(crate) fn refused(error: &clap::Error) -> Failure {
     let message = flowgauge_options::sentence(error);
     Failure::Usage(if message.ends_with('?') {

@@ -1,13 +1,14 @@
-//! `flowgauge generate`: a synthetic capture, and the truth about it.
+//! `flowgauge generate`: a synthetic capture with its exact counts.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use flowgauge_synthetic::{Config, PcapWriter, Profile, Traffic, Truth};
 
-use crate::args::{Generation, ProfileName};
+use crate::args::Generation;
 use crate::failure::Failure;
 use crate::output;
+use crate::values::ProfileName;
 
 /// Runs the command.
 pub(crate) fn run(generation: &Generation) -> Result<(), Failure> {
@@ -36,7 +37,7 @@ pub(crate) fn run(generation: &Generation) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The traffic that the options ask for.
+/// The traffic that the options describe.
 fn config(generation: &Generation) -> Result<Config, Failure> {
     let profile = match generation.profile {
         ProfileName::Zipf => Profile::Zipf {

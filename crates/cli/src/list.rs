@@ -1,6 +1,6 @@
 //! `flowgauge list`: algorithms, accelerators, tasks and keys, and how they combine.
 //!
-//! The engine itself says what combines, from the catalog.
+//! The catalog of the engine provides everything.
 
 use flowgauge_core::accelerator::AcceleratorInfo;
 use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
@@ -12,9 +12,10 @@ use flowgauge_engine::answered;
 use flowgauge_engine::sink::layout::{Align, Cell, Look, Page, Table, paragraph};
 use serde_json::{Value, json};
 
-use crate::args::{Format, Listing, Topic};
+use crate::args::Listing;
 use crate::failure::Failure;
 use crate::output;
+use crate::values::{Format, Topic};
 
 /// Runs the command.
 pub(crate) fn run(listing: &Listing) -> Result<(), Failure> {
@@ -28,7 +29,7 @@ pub(crate) fn run(listing: &Listing) -> Result<(), Failure> {
     output::write(path, &text)
 }
 
-/// The names of the algorithms, keys and tasks that go together, in one measure at least.
+/// The combinations of algorithm, key and task that work in at least one measure.
 struct Answered(Vec<(&'static str, KeyKind, &'static str)>);
 
 impl Answered {
@@ -54,7 +55,7 @@ impl Answered {
     }
 }
 
-/// The names of those that `holds` is true of.
+/// The names of the items for which `holds` returns `true`.
 fn names<T: Copy>(
     all: impl IntoIterator<Item = T>,
     holds: impl Fn(T) -> bool,
@@ -63,7 +64,7 @@ fn names<T: Copy>(
     all.into_iter().filter(|one| holds(*one)).map(name).collect()
 }
 
-/// One object a line: algorithms, accelerators, tasks, keys.
+/// JSON lines: algorithms, accelerators, tasks, keys.
 fn lines(of: impl Fn(Topic) -> bool, answered: &Answered) -> String {
     let algorithms = ALGORITHMS.iter().map(|algorithm| {
         let parameters = algorithm.parameters.iter().map(|p| (p.name.to_owned(), json!(p.help)));
@@ -201,7 +202,7 @@ fn matrix<T>(
     table.write(page);
 }
 
-/// What may stand before an algorithm with its default parameters.
+/// The accelerators that support an algorithm with its default parameters.
 fn accelerators(algorithm: &Info) -> Vec<&'static str> {
     let before =
         |accelerator: &&AcceleratorInfo| catalog::able(accelerator.name).contains(&algorithm.name);
@@ -209,7 +210,7 @@ fn accelerators(algorithm: &Info) -> Vec<&'static str> {
     std::iter::once("none").chain(able).collect()
 }
 
-/// What a merge of two summaries gives.
+/// The result of merging two summaries of an algorithm.
 fn merged(algorithm: &Info) -> &'static str {
     match algorithm.laws.merge {
         Merge::Equal => "to the same numbers as one summary of all packets",

@@ -1,4 +1,4 @@
-//! `flowgauge live`: packets of an interface in, a report each epoch out.
+//! `flowgauge live`: measures the packets of an interface, with a report for each epoch.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use flowgauge_live::{Fanout, LiveError, Options, Sockets, XdpOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::Live;
-use crate::auto;
+use crate::config;
 use crate::config::configs;
 use crate::dpdk;
 use crate::failure::{FAILED, FINE, Failure, complain};
 use crate::output::{self, Flags};
+use crate::progress::Verbose;
 use crate::signals;
 use crate::tap::Tap;
-use crate::verbose::Verbose;
 
-/// How long an epoch is where nobody says.
+/// The default length of an epoch.
 const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
 
 /// The queues of all interfaces.
 pub(crate) type Sources = Vec<Box<dyn Source + Send>>;
 
-/// How packets come from an interface.
+/// How packets are received from an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     AfPacket,
@@ -43,8 +43,8 @@ impl Engine {
         Self::ALL.iter().find(|(_, engine)| *engine == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether the host could have had what comes in on these interfaces. Of DPDK's ports these are
-    /// network cards, which have names like `0000:03:00.0`.
+    /// Whether it takes incoming packets away from the host. DPDK takes them from network cards,
+    /// whose names look like `0000:03:00.0`.
     fn takes(self, names: &[&str]) -> bool {
         match self {
             Self::AfPacket => false,
@@ -54,7 +54,7 @@ impl Engine {
     }
 }
 
-/// Runs the command until a signal or the limit ends it, and gives its exit code.
+/// Runs the command until a signal or the limit ends it; returns its exit code.
 pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     if live.list_interfaces {
         let names: Vec<_> =
@@ -66,7 +66,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         let message = "live needs a --limit of 1 or more (got 0)";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let mut configs = auto::decided(configs(run, EPOCH)?, &[])?;
+    let mut configs = config::decided(configs(run, EPOCH)?, &[])?;
     let queues = queues(live)?;
     for config in &mut configs {
         config.pace = Pace::Live;
@@ -144,7 +144,8 @@ fn each<Q: Source + Send + 'static>(
     Ok(sources)
 }
 
-/// Queues of each interface: one for each worker, or one whose packets are dealt to the workers.
+/// Number of queues of each interface: one for each worker, or one whose packets are dealt to the
+/// workers.
 fn queues(live: &Live) -> Result<usize, Failure> {
     let (run, interfaces) = (&live.run, live.interface.len());
     let queues = match (live.fanout, live.engine) {
@@ -206,7 +207,7 @@ fn queues(live: &Live) -> Result<usize, Failure> {
     Ok(queues)
 }
 
-/// The name of an interface, without what follows the name of a port of DPDK.
+/// The name of an interface. Of a DPDK port, the name without its options.
 fn port_name(engine: Engine, interface: &str) -> &str {
     match engine {
         Engine::Dpdk => interface.split(',').next().unwrap_or_default(),
@@ -214,7 +215,7 @@ fn port_name(engine: Engine, interface: &str) -> &str {
     }
 }
 
-/// Says on standard error where packets come from, and when the first report comes.
+/// Prints on standard error where packets come from and when the first report is due.
 fn announce(live: &Live, configs: &[Config]) {
     let epoch = match configs.first().map(|config| config.epoch) {
         Some(EpochLength::Time(length_ns)) => {
@@ -233,7 +234,7 @@ fn announce(live: &Live, configs: &[Config]) {
     );
 }
 
-/// Prints on standard error how many packets came, whatever the format and place of the report.
+/// Prints on standard error how many packets came, for any format and output.
 fn summarize(live: &Live, outcome: &Outcome) {
     let account = &outcome.total.account;
     let by = match live.engine {

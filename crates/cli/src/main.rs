@@ -4,7 +4,6 @@
 mod agent;
 mod analyze;
 mod args;
-mod auto;
 mod config;
 mod cut;
 mod dpdk;
@@ -18,10 +17,8 @@ mod progress;
 mod shell;
 mod signals;
 mod snapshots;
-mod stored;
 mod tap;
 mod values;
-mod verbose;
 
 use std::process::ExitCode;
 
@@ -44,7 +41,7 @@ fn main() -> ExitCode {
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => USAGE,
                 _ => return failure::refused(&error).report(),
             };
-            // Help that nobody reads to its end is no failure.
+            // Help that is not read to its end is not a failure.
             let _ = error.print();
             return code.into();
         }

@@ -1,17 +1,21 @@
-//! A progress bar on a terminal, for input that takes its time.
+//! What a run shows on standard error: a progress bar on a terminal, and with -v what measures, in how much memory, and how fast it was.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, units, visible};
 use flowgauge_engine::source::Progress;
+use flowgauge_engine::{Config, Outcome, Plan};
+use flowgauge_kernel::Isa;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Input that is read faster needs no bar.
+use crate::args::Run;
+
+/// Reading that takes less time shows no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The bar, which stays hidden until [`PATIENCE`] is over, and for good where standard error is no
-/// terminal.
+/// The progress bar. It stays hidden until [`PATIENCE`] is over, and always if standard error is
+/// not a terminal.
 pub(crate) struct Bar {
     drawn: ProgressBar,
     begun: Instant,
@@ -24,7 +28,7 @@ impl Bar {
         Self { drawn, begun: Instant::now(), shown: quiet || !io::stderr().is_terminal() }
     }
 
-    /// Shows how far reading is.
+    /// Shows the progress of reading.
     pub(crate) fn tick(&mut self, progress: &Progress) {
         if !self.shown && self.begun.elapsed() > PATIENCE {
             self.shown = true;
@@ -32,7 +36,7 @@ impl Bar {
                 Some(_) => "{wide_bar} {decimal_bytes} of {decimal_total_bytes}, {eta} left",
                 None => "{spinner} {decimal_bytes}",
             };
-            // Where the template were wrong, the default is as good.
+            // If the template were wrong, the default would do.
             if let Ok(style) = ProgressStyle::with_template(template) {
                 self.drawn.set_style(style);
             }
@@ -44,7 +48,7 @@ impl Bar {
         self.drawn.set_position(progress.read);
     }
 
-    /// A sink that takes the bar away while it writes, since both may be on one terminal.
+    /// A sink that hides the bar while it writes, since both may be on the same terminal.
     pub(crate) fn around(&self, sink: Box<dyn Sink>) -> Box<dyn Sink> {
         Box::new(Beside { bar: self.drawn.clone(), sink })
     }
@@ -71,4 +75,48 @@ impl Sink for Beside {
     fn finish(&mut self) -> Result<(), SinkError> {
         self.sink.finish()
     }
+}
+
+/// A run with `-v`, and its start.
+pub(crate) struct Verbose {
+    begun: Instant,
+}
+
+impl Verbose {
+    /// Prints what the plan runs, if the options ask for it.
+    pub(crate) fn begin(run: &Run, configs: &[Config], plan: &Plan) -> Option<Self> {
+        if !run.verbose {
+            return None;
+        }
+        for (config, explanation) in configs.iter().zip(plan.measurements()) {
+            let accelerators =
+                config.accelerators.iter().map(|(name, _)| format!("{name} before "));
+            say(&format!(
+                "{}: {} by {}, {}{} in at most {}; tasks {}",
+                config.name,
+                config.key,
+                config.by.name(),
+                accelerators.collect::<String>(),
+                explanation.summary.algorithm,
+                units::memory(explanation.total_bytes()),
+                explanation.tasks.join(", ")
+            ));
+        }
+        let workers = units::plural(run.running.workers as u64, "worker");
+        say(&format!("{workers}, instruction set {}", Isa::best()));
+        Some(Self { begun: Instant::now() })
+    }
+
+    /// Prints the packet rate.
+    pub(crate) fn end(self, outcome: &Outcome) {
+        let elapsed = self.begun.elapsed();
+        let read = outcome.total.account.read;
+        let rate = units::rate(read as f64 / elapsed.as_secs_f64().max(1e-9));
+        let time = units::duration(elapsed.as_nanos().cast_signed());
+        say(&format!("read {} in {time}: {rate} packets/s", units::plural(read, "packet")));
+    }
+}
+
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "flowgauge: {}", visible(line));
 }

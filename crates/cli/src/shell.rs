@@ -1,4 +1,4 @@
-//! What a shell and `man` are told of the command; `make install` puts it in place.
+//! Completion scripts and the manual page; `make install` installs them.
 
 use std::io;
 
@@ -26,7 +26,8 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     output::write(None, &String::from_utf8_lossy(&script))
 }
 
-/// The command, whose options for names know them: a shell completes these, and the user adds parameters.
+/// The command with the possible names of algorithms, tasks and so on as values, so that shells
+/// complete them.
 fn named(command: Command) -> Command {
     let algorithms = ALGORITHMS.iter().map(|info| info.name).chain(["auto"]);
     let accelerators = ACCELERATORS.iter().map(|info| info.name).chain(["none"]);
@@ -39,7 +40,7 @@ fn named(command: Command) -> Command {
         ("task", tasks.collect()),
     ];
     lists.into_iter().fold(command, |command, (option, names)| {
-        // 'query' has two of them.
+        // 'query' has only two of these options.
         let has = command.get_arguments().any(|argument| argument.get_id() == option);
         let list = |argument: Arg| argument.value_parser(PossibleValuesParser::new(names));
         if has { command.mut_arg(option, list) } else { command }

@@ -1,4 +1,4 @@
-//! Signals: the first to end lets a run report what it measured, the second one ends it at once.
+//! Signals: the first one ends a run with its report, the second one ends it at once.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,8 @@ use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// A flag that the first of these signals sets; the next one ends the process. A HUP that `nohup`
-/// ignores stays ignored.
+/// A flag that the first of these signals sets; the next one ends the process. A HUP that is
+/// ignored under `nohup` stays ignored.
 pub(crate) fn stop(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in signals.iter().copied().filter(|signal| *signal != SIGHUP || !ignored(*signal)) {
@@ -22,7 +22,7 @@ pub(crate) fn stop(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// A flag that each HUP sets, for an output that is to be opened again.
+/// A flag that each HUP sets, to have outputs opened again.
 pub(crate) fn reopen() -> Result<Arc<AtomicBool>, Failure> {
     let reopen = Arc::new(AtomicBool::new(false));
     flag::register(SIGHUP, Arc::clone(&reopen)).map_err(|error| failure(&error))?;
@@ -33,7 +33,7 @@ fn failure(error: &io::Error) -> Failure {
     Failure::Failed(format!("signals: {error}"))
 }
 
-/// Whether the process was started to ignore the signal.
+/// Whether the process was started with the signal ignored.
 fn ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Stored epochs: written by `--save`, asked by `flowgauge query`, added up by `flowgauge merge`.
+//! Stored epochs: written by `--save`, queried by `flowgauge query`, merged by `flowgauge merge`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -7,27 +7,25 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flowgauge_core::unknown::suggestion;
-use flowgauge_engine::seed;
 use flowgauge_engine::sink::{Item, Outlets, Sink, SinkError, Takes, Text};
 use flowgauge_engine::snapshot::Snapshot;
-use flowgauge_engine::{Config, EngineError, EpochLength, Pace};
+use flowgauge_engine::{Config, EngineError, EpochLength, Pace, seed};
 use flowgauge_kernel::Seed;
 
-use crate::args::{Merging, Query, SnapshotReading};
+use crate::args::{Merging, Query, Selection, SnapshotReading};
 use crate::failure::{Failure, complain};
 use crate::output::{self, Flags, Replacement};
-use crate::stored;
 
 /// Writes the snapshot of each closed epoch to a file.
 pub(crate) struct Save {
     path: PathBuf,
-    /// Whether each epoch gets a file of its own in the directory `path`.
+    /// Whether each epoch gets its own file in the directory `path`.
     directory: bool,
 }
 
 impl Save {
-    /// Stores the epochs of these measurements below a directory, which is created where there is none,
-    /// or the only one in a file.
+    /// Stores the epochs of these measurements in a directory, which is created if missing, or a
+    /// single epoch in a file.
     pub(crate) fn new(path: &Path, configs: &[Config]) -> Result<Self, Failure> {
         let single = matches!(configs, [only] if only.epoch == EpochLength::Whole);
         let directory = path.is_dir() || !single;
@@ -71,8 +69,8 @@ impl Sink for Save {
     }
 }
 
-/// Writes a file that takes its place when it is complete. Only its owner may read it, since a snapshot
-/// may hold the seed.
+/// Writes a file beside `path` and renames it when it is complete. Only its owner may read it,
+/// since a snapshot may contain the seed.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let replacement = Replacement::new(path.to_owned());
     let mut file = replacement.open()?;
@@ -85,11 +83,11 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Runs `flowgauge query`.
 pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     flowgauge_options::check_flows(query.task.as_deref(), &query.flow).map_err(Failure::Usage)?;
-    let files = stored::files(&query.snapshots, &query.selection)?;
+    let files = stored_files(&query.snapshots, &query.selection)?;
     let place = (query.output.format.unwrap_or_default(), query.output.path.as_deref());
     let text = Text { rows: query.top, look: query.output.look(place.1) };
     let mut inputs = inputs(&files, &query.reading);
-    let found = stored::seed_file(&query.snapshots);
+    let found = seed_file(&query.snapshots);
     let seed_file = query.reading.seed_file.clone().or(found);
     inputs.extend(seed_file.clone());
     let tasks = query.task.as_deref();
@@ -130,8 +128,9 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     output::end(outlets)
 }
 
-/// Says that no stored epoch is selected. Those that were read and left out are of these measurements; in
-/// a journal, whose files tell theirs by name, none is read.
+/// The failure if no stored epoch is selected. `passed` names the measurements of epochs that were
+/// read but not selected; epochs of a journal are not read, as their file names show their
+/// measurement.
 fn nothing(query: &Query, passed: &BTreeSet<String>) -> Failure {
     let measurement = query.selection.measurement.as_ref();
     let left_out = |name: &&String| !passed.is_empty() && !passed.contains(*name);
@@ -144,16 +143,16 @@ fn nothing(query: &Query, passed: &BTreeSet<String>) -> Failure {
     Failure::Failed(format!("no epoch in {places} matches --measurement, --from and --to"))
 }
 
-/// Stored epochs added up.
+/// A sum of stored epochs.
 struct Sum {
     paths: Vec<PathBuf>,
     snapshot: Snapshot,
-    /// The step of time that all of them belong to.
+    /// The time step to which all of them belong.
     step: Option<i64>,
 }
 
 impl Sum {
-    /// Adds another one.
+    /// Adds another snapshot.
     fn add(&mut self, path: PathBuf, other: &Snapshot) -> Result<(), Failure> {
         let (own, name) = (&self.snapshot.config().name, &other.config().name);
         if own != name {
@@ -169,7 +168,7 @@ impl Sum {
         Ok(())
     }
 
-    /// Answers what was asked.
+    /// Answers the query.
     fn ask(mut self, query: &Query, outlets: &mut Outlets) -> Result<(), Failure> {
         let aligned = self.snapshot.check_aligned(query.reading.align);
         aligned.map_err(|error| Failure::Usage(error.to_string()))?;
@@ -224,14 +223,14 @@ fn read_seed(path: Option<&Path>) -> Result<Option<Seed>, Failure> {
     seed.map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Reads snapshots, one after another into the same memory: fresh pages for each would take as long as all
-/// the rest.
+/// Reads snapshots one after another into the same memory. New pages for each would take as long as
+/// everything else.
 struct Reader<'a> {
-    /// Bytes that a snapshot may take.
+    /// Most bytes of a snapshot in memory.
     memory: usize,
     seed: Option<&'a Seed>,
     bytes: Vec<u8>,
-    /// One that is not needed any more.
+    /// A snapshot that is no longer needed.
     spare: Option<Snapshot>,
 }
 
@@ -254,7 +253,7 @@ impl Reader<'_> {
     }
 }
 
-/// Tells that what is stored holds the seed.
+/// Warns that stored epochs contain the seed.
 pub(crate) fn warn(configs: &[Config]) {
     if configs.iter().any(|config| config.seed.is_none()) {
         complain(
@@ -262,4 +261,90 @@ pub(crate) fn warn(configs: &[Config]) {
              --seed-file to merge snapshots of several runs",
         );
     }
+}
+
+/// The file name extension of snapshots.
+const EXTENSION: &str = "fgs";
+
+/// The seed file that an agent keeps in its folder.
+const SEED: &str = "seed";
+
+/// The files that these paths name and the snapshots in folders, except those ruled out by their
+/// names. Names in an agent's journal contain the measurement and the start.
+fn stored_files(paths: &[PathBuf], selection: &Selection) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let mut found = Vec::new();
+        collect(path, &mut found).map_err(|error| {
+            Failure::Failed(format!("cannot read the folder {}: {error}", path.display()))
+        })?;
+        if found.is_empty() {
+            return Err(Failure::Failed(format!("{} has no snapshot (*.fgs)", path.display())));
+        }
+        found.sort();
+        files.extend(found.into_iter().map(|(_, file)| file).filter(|file| selection.may_be(file)));
+    }
+    Ok(files)
+}
+
+/// The seed file in one of the folders, if there is one.
+fn seed_file(paths: &[PathBuf]) -> Option<PathBuf> {
+    paths.iter().map(|path| path.join(SEED)).find(|seed| seed.is_file())
+}
+
+/// Adds the snapshots below a folder, each with the start in its name.
+fn collect(folder: &Path, found: &mut Vec<(Option<i64>, PathBuf)>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let (entry, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
+        if entry?.is_dir() {
+            collect(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == EXTENSION) {
+            found.push((start_ns(&path), path));
+        }
+    }
+    Ok(())
+}
+
+/// The start of the epoch of a file named `START-LENGTH-RUN-EPOCH.fgs`, with a run of 16 digits.
+fn start_ns(file: &Path) -> Option<i64> {
+    let parts: Vec<_> = file.file_stem()?.to_str()?.rsplitn(4, '-').collect();
+    let [_, run, _, start] = <[&str; 4]>::try_from(parts).ok()?;
+    start.parse().ok().filter(|_| run.len() == 16)
+}
+
+impl Selection {
+    /// Whether a file may be selected, judging by its name.
+    fn may_be(&self, file: &Path) -> bool {
+        let Some(start_ns) = start_ns(file) else { return true };
+        let measurement = file.parent().and_then(Path::parent).and_then(Path::file_name);
+        let is_named = |name: &String| measurement.is_none_or(|folder| *folder == **name);
+        self.measurement.as_ref().is_none_or(is_named) && self.is_at(start_ns)
+    }
+
+    /// Whether epochs that begin at this time are selected.
+    fn is_at(&self, start_ns: i64) -> bool {
+        self.from.is_none_or(|from| start_ns >= from) && self.to.is_none_or(|to| start_ns < to)
+    }
+
+    /// Whether a snapshot is selected.
+    fn has(&self, snapshot: &Snapshot) -> bool {
+        self.measurement.as_ref().is_none_or(|name| snapshot.config().name == *name)
+            && start(snapshot).is_none_or(|start_ns| self.is_at(start_ns))
+    }
+
+    /// The number of the time step of a snapshot.
+    fn step_of(&self, snapshot: &Snapshot) -> Option<i64> {
+        let step_ns = i64::try_from(self.step?).ok()?;
+        Some(start(snapshot)?.div_euclid(step_ns))
+    }
+}
+
+/// The start of the first epoch of a snapshot, if it has a packet.
+fn start(snapshot: &Snapshot) -> Option<i64> {
+    let bounds = snapshot.coverage().iter().map(|one| one.bounds_ns);
+    bounds.filter(|bounds_ns| *bounds_ns != (0, 0)).map(|(start_ns, _)| start_ns).min()
 }

@@ -1,4 +1,4 @@
-//! A tap on the packets that are read: `-s` cuts them short, `-w` writes those that pass the filter.
+//! A tap on the packets that are read: `-s` truncates them, `-w` writes those that pass the filter.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -13,31 +13,33 @@ use flowgauge_engine::source::{
 };
 use flowgauge_filter::Filter;
 
-use crate::args::{Destination, Run};
+use crate::args::Run;
 use crate::failure::{Failure, complain};
 use crate::output::{refuse_input, same};
+use crate::values::Destination;
 
-/// What is done to the packets of a run; nothing where neither `-s` nor `-w` is given.
+/// The tap of a run. Without `-s` and `-w` it does nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Tap {
     snap: Option<usize>,
     recording: Option<Arc<Mutex<Recording>>>,
 }
 
-/// Packets on their way to a file.
+/// A file to which packets are written.
 struct Recording {
     writer: Writer<Box<dyn Write + Send>>,
     name: String,
-    /// A packet is written that passes one of them; each packet where there is none.
+    /// The filters; a packet is written if it passes one of them. If there are none, every packet
+    /// is.
     filters: Vec<Filter>,
-    /// Packets that the limit still allows.
+    /// Packets left of the limit.
     left: u64,
-    /// Whether a packet could not be written, behind which none is.
+    /// Whether writing a packet has failed. No packet is written after that.
     failed: bool,
 }
 
 impl Tap {
-    /// The tap of a run of these measurements over `inputs`, whose file is begun.
+    /// The tap of a run of these measurements over `inputs`. Begins the file.
     pub(crate) fn new(run: &Run, configs: &[Config], inputs: &[PathBuf]) -> Result<Self, Failure> {
         let recording = match &run.write {
             None => None,
@@ -56,12 +58,12 @@ impl Tap {
         Ok(Self { snap: run.snap, recording })
     }
 
-    /// These inputs behind the tap.
+    /// Puts the tap on inputs.
     pub(crate) fn on<I: Inputs>(&self, inputs: I) -> TappedInputs<I> {
         TappedInputs { inputs, tap: self.clone() }
     }
 
-    /// This source behind the tap.
+    /// Puts the tap on a source.
     pub(crate) fn on_source(&self, source: Box<dyn Source + Send>) -> Box<dyn Source + Send> {
         if self.snap.is_none() && self.recording.is_none() {
             return source;
@@ -69,7 +71,7 @@ impl Tap {
         Box::new(Tapped { source, tap: self.clone() })
     }
 
-    /// Writes what is held back, and says whether the file has all packets.
+    /// Writes buffered packets; returns whether the file has all packets.
     pub(crate) fn finish(self) -> bool {
         let Some(recording) = self.recording else { return true };
         let mut recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +108,7 @@ impl Recording {
         }
     }
 
-    /// Gives up on the file, and says so at once: a live run may last for long.
+    /// Abandons the file, and says so at once, since a live run may last long.
     fn fail(&mut self, error: &io::Error) {
         complain(&format!(
             "cannot write {}: {error}; packets after that are missing in it",
@@ -155,7 +157,7 @@ fn open(
     Ok(("standard output".to_owned(), Box::new(BufWriter::new(io::stdout()))))
 }
 
-/// A source behind a tap.
+/// A source with a tap.
 struct Tapped<S: ?Sized> {
     tap: Tap,
     source: Box<S>,
@@ -171,7 +173,7 @@ impl<S: Source + ?Sized> Source for Tapped<S> {
         more
     }
 
-    /// Packets that are written must be lent out.
+    /// Packets to be written must be lent out.
     fn skip(&mut self, ahead: &Ahead) -> Skipped {
         match self.tap.recording {
             Some(_) => Skipped::none(ahead),
@@ -218,7 +220,7 @@ impl<S: Chunks + ?Sized> Chunks for Tapped<S> {
     }
 }
 
-/// Inputs behind a tap.
+/// Inputs with a tap.
 pub(crate) struct TappedInputs<I> {
     inputs: I,
     tap: Tap,
@@ -233,7 +235,7 @@ impl<I: Inputs> Inputs for TappedInputs<I> {
         Box::new(Tapped { source, tap: self.tap.clone() })
     }
 
-    /// Packets are written in their order, by one reader.
+    /// One reader writes the packets in order.
     fn divide(&self, readers: usize) -> Option<Vec<Vec<Piece>>> {
         if self.tap.recording.is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! Values of the options that only the command has, as people write them.
+//! Types and parsers of option values that only the command has.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -7,9 +7,89 @@ use flowgauge_core::unknown::Unknown;
 use flowgauge_engine::sink::parse_rfc3339;
 use flowgauge_options::values::{size, time};
 
-use crate::args::{Destination, Format};
+/// One of the outputs of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    /// The format of reports; `None` for snapshots.
+    pub(crate) format: Option<Format>,
+    /// The file; `None` for standard output.
+    pub(crate) path: Option<PathBuf>,
+}
 
-/// Memory of a ring, which is mapped by 256 KiB and has at least two such blocks.
+/// When text is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    pub(crate) const ALL: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
+}
+
+/// The profiles of generated traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProfileName {
+    Zipf,
+    Backbone,
+}
+
+impl ProfileName {
+    pub(crate) const ALL: [(&'static str, Self); 2] =
+        [("zipf", Self::Zipf), ("backbone", Self::Backbone)];
+}
+
+/// What `list` lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Algorithms,
+    Accelerators,
+    Tasks,
+    Keys,
+}
+
+impl Topic {
+    pub(crate) const ALL: [(&'static str, Self); 4] = [
+        ("algorithms", Self::Algorithms),
+        ("accelerators", Self::Accelerators),
+        ("tasks", Self::Tasks),
+        ("keys", Self::Keys),
+    ];
+}
+
+/// The formats of output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Line,
+    Json,
+    Csv,
+    Parquet,
+    Html,
+}
+
+impl Format {
+    /// All formats by name. `ndjson` is another name of JSON, which has one report per line.
+    pub(crate) const ALL: [(&'static str, Self); 7] = [
+        ("text", Self::Text),
+        ("line", Self::Line),
+        ("json", Self::Json),
+        ("ndjson", Self::Json),
+        ("csv", Self::Csv),
+        ("parquet", Self::Parquet),
+        ("html", Self::Html),
+    ];
+
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// The memory of a ring: at least two blocks of 256 KiB, in which it is mapped.
 pub(crate) fn ring(text: &str) -> Result<usize, String> {
     const LIMITS: std::ops::RangeInclusive<usize> = 512 << 10..=1 << 30;
     let bytes = size(text)?;
@@ -17,7 +97,7 @@ pub(crate) fn ring(text: &str) -> Result<usize, String> {
     LIMITS.contains(&bytes).then_some(bytes).ok_or_else(message)
 }
 
-/// An output: `json:FILE`, where '-' is standard output.
+/// An output such as `json:FILE`; '-' is standard output.
 pub(crate) fn sink(text: &str) -> Result<Destination, String> {
     const SNAPSHOT: &str = "snapshot";
     let known = || {
@@ -38,7 +118,7 @@ pub(crate) fn sink(text: &str) -> Result<Destination, String> {
     Ok(Destination { format, path })
 }
 
-/// A time in nanoseconds since the UNIX epoch: as RFC 3339 writes it, or how long ago it was.
+/// A time in nanoseconds since the UNIX epoch, given as RFC 3339 or as how long ago it was.
 pub(crate) fn time_ns(text: &str) -> Result<i64, String> {
     if let Some(time_ns) = parse_rfc3339(text) {
         return Ok(time_ns);

@@ -1,4 +1,4 @@
-//! The last reports of a live run: for a user who asks by a signal, and for the end of a terminal.
+//! The last reports of a live run, printed on a signal and at the end of a run on a terminal.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ impl Last {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Prints the last reports on standard error each time that USR1 comes, on a thread of its own.
+    /// Prints the last reports on standard error for each USR1, on its own thread.
     pub(crate) fn print_on_request(&self, text: Text) -> Result<(), Failure> {
         let failure = |error: io::Error| Failure::Failed(format!("signals: {error}"));
         let mut signals = Signals::new([SIGUSR1]).map_err(failure)?;
@@ -43,7 +43,7 @@ impl Last {
                 if page.is_empty() {
                     page.extend(b"no epoch has ended yet\n");
                 }
-                // Standard error that is closed takes nothing, and the run goes on.
+                // If standard error is closed, the run continues.
                 let _ = written.and_then(|()| io::stderr().write_all(&page));
             }
         };
@@ -65,7 +65,7 @@ impl Sink for Last {
     }
 }
 
-/// Keeps what it passes on.
+/// A sink that keeps the last report and passes items on.
 pub(crate) struct Kept {
     pub(crate) last: Last,
     pub(crate) sink: Box<dyn Sink>,

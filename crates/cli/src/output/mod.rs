@@ -1,49 +1,46 @@
-//! Where output goes.
+//! The outputs of a command.
 
 mod last;
-mod look;
-mod parquet;
 mod place;
 mod reports;
-mod retried;
 mod tables;
-mod to;
-mod whole;
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flowgauge_engine::sink::layout::Look;
 use flowgauge_engine::sink::{Format as Writer, Html, Json, Line, Outlets, Sink, SinkError, Text};
 use flowgauge_engine::{Config, EngineError, Outcome, Pace};
+use terminal_size::{Width, terminal_size_of};
 
-use crate::args::{Destination, Format, Output, Run};
+use crate::args::{Output, Run};
 use crate::failure::{Failure, complain};
 use crate::snapshots::{self, Save};
+use crate::values::{Color, Destination, Format};
 #[cfg(feature = "agent")]
 pub(crate) use last::Last;
 #[cfg(not(feature = "agent"))]
 use last::Last;
 use last::{Brief, Kept};
-use parquet::ParquetFiles;
-use place::Place;
-pub(crate) use place::{Replacement, refuse_input};
-use reports::Reports;
-pub(crate) use reports::{Flags, INTERRUPTED};
-use retried::Retried;
-use tables::TableFiles;
-use to::To;
-use whole::Whole;
 
-/// Rows of a list that the text report shows at most.
+use place::{Place, To};
+pub(crate) use place::{Replacement, refuse_input};
+pub(crate) use reports::{Flags, INTERRUPTED};
+use reports::{Reports, Retried, Whole};
+
+use tables::{ParquetFiles, TableFiles};
+
+/// Most rows of a list in a text report.
 const MOST_ROWS: usize = 10_000;
 
 /// How long the outputs of a live run may take at its end.
 const FINISH: Duration = Duration::from_secs(5);
 
-/// The sinks of a run over `inputs`, each with flags of its own. A regular file is replaced at the end of a
-/// replay, and a live run adds to it.
+/// The sinks of a run over `inputs`, each with its own flags. A replay replaces a regular file at
+/// its end, a live run appends to it.
 pub(crate) fn sinks(
     run: &Run,
     configs: &[Config],
@@ -85,7 +82,7 @@ pub(crate) fn sinks(
 }
 
 impl Run {
-    /// Whether the reports of a live run go to a terminal, and nothing says how.
+    /// Whether the reports of a live run go to a terminal and no format is given.
     fn is_brief(&self) -> bool {
         let Output { format, path, .. } = &self.output;
         format.is_none() && path.is_none() && self.sink.is_empty() && io::stdout().is_terminal()
@@ -131,7 +128,7 @@ pub(crate) fn reports(
     page(format, path, inputs, pace, flags)
 }
 
-/// The sink for reports that are written one after another to one place.
+/// The sink for reports that are written to a single place.
 fn page(
     format: Box<dyn Writer>,
     path: Option<&Path>,
@@ -156,7 +153,7 @@ fn save(path: &Path, configs: &[Config], inputs: &[PathBuf]) -> Result<Box<dyn S
     Ok(Box::new(save))
 }
 
-/// Ends the outputs of a replay: a file takes its place if there was anything to report.
+/// Ends the outputs of a replay. A replaced file is put in place if there was anything to report.
 pub(crate) fn finish(
     outlets: Outlets,
     run: Result<Outcome, EngineError>,
@@ -168,7 +165,7 @@ pub(crate) fn finish(
     Ok(outcome)
 }
 
-/// Ends outputs that got all they were to get.
+/// Ends outputs that have received all items.
 pub(crate) fn end(outlets: Outlets) -> Result<(), Failure> {
     for ending in outlets.finish(FINISH) {
         ending.error.map_or(Ok(()), |error| Err(EngineError::Sink(error)))?;
@@ -198,13 +195,13 @@ pub(crate) fn finish_live(
     Ok((outcome, complete))
 }
 
-/// Rows that a list of the text report shows at most: the most that any measurement asks for, on a page
-/// for people.
+/// Most rows of a list in a text report: the largest `--top` of the measurements, within the limit
+/// of a page.
 fn rows(configs: &[Config]) -> usize {
     configs.iter().map(|config| config.top).max().unwrap_or_default().min(MOST_ROWS)
 }
 
-/// The tasks that were asked of the only measurement, if there is one.
+/// The tasks of the only measurement; `None` for the default tasks.
 fn tasks(configs: &[Config]) -> Option<&[String]> {
     match configs {
         [only] => only.tasks.as_deref(),
@@ -212,12 +209,12 @@ fn tasks(configs: &[Config]) -> Option<&[String]> {
     }
 }
 
-/// Whether two paths name one file, which need not be there yet.
+/// Whether two paths name the same file, which need not exist yet.
 pub(crate) fn same(one: &Path, other: &Path) -> bool {
     one == other || resolved(one).is_some_and(|path| Some(path) == resolved(other))
 }
 
-/// Where a path leads in the end.
+/// The absolute path behind all links.
 fn resolved(path: &Path) -> Option<PathBuf> {
     fs::canonicalize(path).ok().or_else(|| {
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
@@ -235,7 +232,7 @@ pub(crate) fn open(output: Option<&Path>) -> Result<Box<dyn Write + Send>, Failu
     Ok(Box::new(file))
 }
 
-/// Writes all of `text` to where `output` says.
+/// Writes `text` to the file `output`, or to standard output.
 pub(crate) fn write(output: Option<&Path>, text: &str) -> Result<(), Failure> {
     let place = Place::new(output, &[], false)?;
     let write = || {
@@ -251,7 +248,7 @@ pub(crate) fn write(output: Option<&Path>, text: &str) -> Result<(), Failure> {
 }
 
 impl Output {
-    /// Refuses formats of reports for `what`, which is none.
+    /// Refuses formats of reports for `what`, which is not a report.
     pub(crate) fn text_or_json(&self, what: &str) -> Result<(), Failure> {
         match self.format.unwrap_or_default() {
             Format::Text | Format::Json => Ok(()),
@@ -261,4 +258,41 @@ impl Output {
             }
         }
     }
+}
+
+impl Output {
+    /// The look of text on `path`, or on standard output.
+    pub(crate) fn look(&self, path: Option<&Path>) -> Look {
+        let standard = path.is_none_or(|path| path == Path::new("-"));
+        let terminal = standard && io::stdout().is_terminal();
+        let columns = terminal.then(|| terminal_size_of(io::stdout())).flatten();
+        let columns = columns.map(|(Width(columns), _)| usize::from(columns).clamp(60, 200));
+        let default = Look::default();
+        Look {
+            width: self.width.or(columns).unwrap_or(default.width),
+            color: match self.color {
+                Color::Always => true,
+                Color::Never => false,
+                Color::Auto => terminal && !is_set("NO_COLOR") && is_capable(),
+            },
+            ascii: !is_utf8(),
+            services: !self.numeric,
+        }
+    }
+}
+
+/// Whether a variable is set and not empty, as <https://no-color.org> specifies.
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+fn is_capable() -> bool {
+    env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Whether the locale is UTF-8. The first of these variables that is set decides.
+fn is_utf8() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find(|name| is_set(name));
+    let locale = locale.and_then(|name| env::var(name).ok()).unwrap_or_default().to_lowercase();
+    locale.ends_with("utf-8") || locale.ends_with("utf8")
 }

@@ -1,4 +1,4 @@
-//! The files that outputs are: which is which, and how each is opened.
+//! The places of outputs: what kind of file each is, and how it is opened.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -6,32 +6,33 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use flowgauge_engine::sink::SinkError;
 use flowgauge_kernel::stdout_was_closed;
 
 use crate::failure::Failure;
 
-/// Where an output goes.
+/// The place of an output.
 pub(crate) enum Place {
     /// Standard output.
     Standard,
-    /// A regular file that is there as a whole or not at all: written beside the path, and renamed at
-    /// the end.
+    /// A regular file that appears complete or not at all: it is written beside the path and
+    /// renamed at the end.
     Replaced(Replacement),
-    /// A regular file to whose end reports are added.
+    /// A regular file to which reports are appended.
     Added(PathBuf),
     /// A pipe or a device.
     Special(PathBuf),
 }
 
-/// A file that takes the place of another one when it is complete.
+/// A file that replaces another one when it is complete.
 pub(crate) struct Replacement {
     path: PathBuf,
     beside: PathBuf,
 }
 
 impl Place {
-    /// Where the output `path` of a run over `inputs` leads; `added` says what becomes of a regular
-    /// file.
+    /// The place of the output `path` of a run over `inputs`. With `added`, a regular file is
+    /// appended to, otherwise replaced.
     pub(crate) fn new(
         path: Option<&Path>,
         inputs: &[PathBuf],
@@ -53,7 +54,7 @@ impl Place {
         let cannot = |reason: &dyn std::fmt::Display| {
             Failure::Failed(format!("cannot write {}: {reason}", path.display()))
         };
-        // Of a link, where it leads: the link stays.
+        // Follow links, so that a link is kept.
         let metadata = match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => return Err(cannot(&"it is a directory")),
             Ok(metadata) => metadata,
@@ -71,7 +72,7 @@ impl Place {
         }
     }
 
-    /// What to call it.
+    /// Its name in messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Standard => "standard output".to_owned(),
@@ -110,7 +111,7 @@ impl Replacement {
 
     /// Creates the file, with the permissions of the one in its place.
     pub(crate) fn open(&self) -> io::Result<File> {
-        // A file that must not be written is not replaced either.
+        // Do not replace a file that may not be written.
         let old = match OpenOptions::new().write(true).open(&self.path) {
             Ok(old) => Some(old.metadata()?.permissions()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -123,7 +124,7 @@ impl Replacement {
         Ok(file)
     }
 
-    /// Puts the file, which is complete and synced, in its place.
+    /// Renames the file, which is complete and synced, to its path.
     pub(crate) fn complete(&self) -> io::Result<()> {
         fs::rename(&self.beside, &self.path)?;
         let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
@@ -133,17 +134,17 @@ impl Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        // It is there only where the run did not come to its end.
+        // It exists only if the run did not complete.
         let _ = fs::remove_file(&self.beside);
     }
 }
 
-/// A standard stream as a file of its own.
+/// A duplicate of a standard stream as a file.
 fn standard(stream: impl AsFd) -> io::Result<File> {
     Ok(stream.as_fd().try_clone_to_owned()?.into())
 }
 
-/// Refuses the output that `option` names if it is one of the inputs, by whatever name.
+/// Refuses the output that `option` names if it is one of the inputs, also under another name.
 pub(crate) fn refuse_input(option: &str, path: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
     match fs::metadata(path).ok().and_then(|metadata| among(&metadata, inputs)) {
         Some(_) => Err(Failure::Usage(format!(
@@ -154,7 +155,7 @@ pub(crate) fn refuse_input(option: &str, path: &Path, inputs: &[PathBuf]) -> Res
     }
 }
 
-/// The input that is this regular file, by whatever name.
+/// The input that is this regular file, also under another name.
 fn among<'a>(output: &Metadata, inputs: &'a [PathBuf]) -> Option<&'a PathBuf> {
     let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
     let is_output = |input: &&PathBuf| {
@@ -165,4 +166,67 @@ fn among<'a>(output: &Metadata, inputs: &'a [PathBuf]) -> Option<&'a PathBuf> {
         metadata.is_ok_and(|metadata| identity(&metadata) == identity(output))
     };
     output.is_file().then(|| inputs.iter().find(is_output)).flatten()
+}
+
+/// The places of tables.
+pub(crate) enum To {
+    /// To files in this folder, named after the tables.
+    Folder(PathBuf),
+    /// The table with this name to a place; other tables are left out.
+    One(String, Option<PathBuf>),
+}
+
+impl To {
+    /// The places of tables for the output `path` and these tasks; `None` for the default tasks.
+    pub(crate) fn new(
+        path: Option<&Path>,
+        tasks: Option<&[String]>,
+        inputs: &[PathBuf],
+    ) -> Result<Self, Failure> {
+        if let Some(path) = path {
+            refuse_input("output", path, inputs)?;
+        }
+        let one = match tasks {
+            Some([task]) => Some(task.clone()),
+            Some(_) | None => None,
+        };
+        let is_folder =
+            |path: &Path| path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        match (path.filter(|path| *path != Path::new("-")), one) {
+            (Some(path), _) if is_folder(path) => Ok(Self::Folder(path.to_owned())),
+            (path, Some(task)) => Ok(Self::One(task, path.map(Path::to_owned))),
+            (Some(path), None) if !path.exists() && path.extension().is_none() => {
+                Ok(Self::Folder(path.to_owned()))
+            }
+            _ => Err(Failure::Usage(
+                "csv and parquet write a file for each task; name a directory with -o DIR/, or \
+                 one task with --task"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// The path of a table, if it is written. The path of standard output is empty.
+    pub(super) fn path(&self, measurement: &str, table: &str, extension: &str) -> Option<PathBuf> {
+        match self {
+            Self::Folder(folder) if measurement == "main" => {
+                Some(folder.join(format!("{table}.{extension}")))
+            }
+            Self::Folder(folder) => Some(folder.join(format!("{measurement}.{table}.{extension}"))),
+            Self::One(name, path) => (name == table).then(|| path.clone().unwrap_or_default()),
+        }
+    }
+}
+
+/// Creates a folder unless it exists. Fails if no file can be created in it.
+pub(super) fn make(folder: &Path) -> Result<(), Failure> {
+    let probe = folder.join(format!(".flowgauge.{}", std::process::id()));
+    let made = fs::create_dir_all(folder).and_then(|()| File::create_new(&probe));
+    made.and_then(|_| fs::remove_file(probe))
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", folder.display())))
+}
+
+pub(super) fn sink_error(path: &Path, error: io::Error) -> SinkError {
+    let name = if path == Path::new("") { Path::new("standard output") } else { path };
+    SinkError::new(&name.to_string_lossy(), error)
 }

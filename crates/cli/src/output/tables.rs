@@ -1,31 +1,31 @@
-//! Tables as CSV, each in a file of its own, or one alone.
+//! Tables as CSV or Parquet, each in its own file, or a single one.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, csv};
 use flowgauge_engine::{EngineError, Pace};
+use flowgauge_parquet::Table;
 
-use super::place::Place;
-use super::reports::{Flags, KEPT};
-use super::to::{self, To, sink_error};
-use super::whole::Whole;
+use super::place::{Place, To, make, sink_error};
+use super::reports::{Flags, KEPT, Whole};
 use crate::failure::Failure;
 
-/// Writes the tables of reports as CSV: of each item, a table as a whole or not at all.
+/// Writes the tables of reports as CSV. Each table of an item is written completely or not at all.
 pub(crate) struct TableFiles {
     to: To,
     inputs: Vec<PathBuf>,
     pace: Pace,
     flags: Flags,
-    /// By path; that of standard output is empty.
+    /// The files by path; the path of standard output is empty.
     files: BTreeMap<PathBuf, TableFile>,
-    /// The file of the table that was begun.
+    /// The file of the current table.
     open: Option<PathBuf>,
-    /// Tables of the item that were begun, and those that are written, by this attempt or one before it.
+    /// Tables of the item begun in this attempt, and tables written in this or an earlier attempt.
     begun: usize,
     written: usize,
 }
@@ -33,12 +33,12 @@ pub(crate) struct TableFiles {
 struct TableFile {
     place: Place,
     out: Whole,
-    /// Whether the names of the columns stand in the file.
+    /// Whether the file has its header line.
     headed: bool,
 }
 
 impl TableFiles {
-    /// Makes the folder, or opens the one file.
+    /// Creates the folder, or opens the only file.
     pub(crate) fn new(
         to: To,
         inputs: &[PathBuf],
@@ -48,7 +48,7 @@ impl TableFiles {
         let (inputs, files) = (inputs.to_vec(), BTreeMap::new());
         let mut tables = Self { to, inputs, pace, flags, files, open: None, begun: 0, written: 0 };
         match &tables.to {
-            To::Folder(folder) => to::make(folder)?,
+            To::Folder(folder) => make(folder)?,
             To::One(_, path) => {
                 let path = path.clone().unwrap_or_default();
                 let place = tables.place(&path)?;
@@ -74,12 +74,12 @@ impl TableFiles {
         Ok(TableFile { place, out, headed: false })
     }
 
-    /// The file of the table that was begun.
+    /// The file of the current table.
     fn opened(&mut self) -> Option<&mut TableFile> {
         self.files.get_mut(self.open.as_ref()?)
     }
 
-    /// Ends the table that was begun.
+    /// Ends the current table.
     fn end(&mut self) -> io::Result<()> {
         if let Some(file) = self.opened() {
             file.out.end(Ok(()))?;
@@ -92,7 +92,7 @@ impl TableFiles {
 }
 
 impl TableFile {
-    /// Writes the names of the columns, unless they stand in the file.
+    /// Writes the header line, unless the file has it.
     fn head(&mut self, columns: &[Column]) -> io::Result<()> {
         if self.headed {
             return Ok(());
@@ -142,7 +142,7 @@ impl Sink for TableFiles {
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         if self.flags.reopen() {
-            // Standard output stays as it is, with its header.
+            // Standard output stays open and keeps its header.
             self.files.retain(|path, _| path == Path::new(""));
         }
         self.begun = 0;
@@ -153,7 +153,7 @@ impl Sink for TableFiles {
             return Ok(());
         };
         let path = self.open.take().unwrap_or_default();
-        // What it has of this table is taken back; live, the file is opened again.
+        // Remove the part of this table that was written; a live run opens the file again.
         let error = match self.files.get_mut(&path) {
             Some(file) => file.out.end(Err(error)),
             None => Err(error),
@@ -174,9 +174,99 @@ impl Sink for TableFiles {
     }
 }
 
-/// The first line of a file; empty where it has none.
+/// The first line of a file; empty if the file is.
 fn first_line(path: &Path) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     BufReader::new(fs::File::open(path)?).read_until(b'\n', &mut line)?;
     Ok(line)
+}
+
+/// Writes the tables of the reports of a replay.
+pub(crate) struct ParquetFiles {
+    to: To,
+    inputs: Vec<PathBuf>,
+    flags: Flags,
+    files: BTreeMap<PathBuf, ParquetFile>,
+    /// The file of the current table.
+    open: Option<PathBuf>,
+}
+
+struct ParquetFile {
+    place: Place,
+    table: Table<File>,
+}
+
+impl ParquetFiles {
+    pub(crate) fn new(to: To, inputs: &[PathBuf], flags: Flags) -> Result<Self, Failure> {
+        match &to {
+            To::Folder(folder) => make(folder)?,
+            To::One(_, Some(path)) => {
+                let place = Place::new(Some(path), inputs, false)?;
+                place.open().map_err(|error| Failure::output(&place.name(), &error))?;
+            }
+            To::One(_, None) => {
+                let message = "parquet is binary; name a file or a directory with -o";
+                return Err(Failure::Usage(message.to_owned()));
+            }
+        }
+        let inputs = inputs.to_vec();
+        Ok(Self { to, inputs, flags, files: BTreeMap::new(), open: None })
+    }
+
+    fn opened(&mut self) -> Option<&mut ParquetFile> {
+        self.files.get_mut(self.open.as_ref()?)
+    }
+}
+
+impl Tables for ParquetFiles {
+    fn table(&mut self, measurement: &str, name: &str, columns: &[Column]) -> io::Result<()> {
+        self.open = self.to.path(measurement, name, "parquet");
+        let Some(path) = self.open.clone() else { return Ok(()) };
+        if !self.files.contains_key(&path) {
+            let place = Place::new(Some(&path), &self.inputs, false);
+            let place = place.map_err(|failure| io::Error::other(failure.message()))?;
+            self.files.insert(path, ParquetFile::new(place, columns)?);
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[Value]) -> io::Result<()> {
+        self.opened().map_or(Ok(()), |file| file.table.row(values))
+    }
+}
+
+impl ParquetFile {
+    fn new(place: Place, columns: &[Column]) -> io::Result<Self> {
+        let table = Table::new(place.open()?, columns)?;
+        Ok(Self { place, table })
+    }
+
+    fn complete(&mut self) -> io::Result<()> {
+        let file = self.table.finish()?;
+        match &self.place {
+            Place::Replaced(replacement) => {
+                file.sync_all()?;
+                replacement.complete()
+            }
+            Place::Standard | Place::Added(_) | Place::Special(_) => Ok(()),
+        }
+    }
+}
+
+impl Sink for ParquetFiles {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let written = tables::write(&self.flags.noted(item), self);
+        written.map_err(|error| sink_error(self.open.as_deref().unwrap_or(Path::new("")), error))
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        for (path, file) in &mut self.files {
+            file.complete().map_err(|error| sink_error(path, error))?;
+        }
+        Ok(())
+    }
 }
