@@ -1,4 +1,4 @@
-//! Agents as processes: signals, the end by force, a full disk, and what systemd is told.
+//! Agents as processes: signals, kills, a full disk, and the messages to systemd.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "agent/outputs.rs"]
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_flowgauge");
 
-/// The longest time that anything here takes.
+/// The longest time that any step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder with a capture and the file of an agent that replays it without end.
@@ -118,7 +118,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -210,7 +210,7 @@ fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
     wait("the new file does not take effect", || hashes(&place).len() == 2);
     let asked = |line: &Value| line["tasks"]["cardinality"].is_object();
     wait("no answer to the new task", || place.lines().iter().any(asked));
-    // What passes the check and then cannot be opened does not end it either.
+    // A file that passes the check but whose sources cannot be opened does not end it either.
     fs::write(
         place.0.join("agent.yaml"),
         sound.replace("replay: ", "interface: none0 }, { replay: "),
@@ -231,7 +231,7 @@ fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
     assert!(place.queried("hosts") > 1000);
 }
 
-/// What a service manager gets to hear, over a socket as systemd's.
+/// The messages that a service manager receives, over a socket like systemd's.
 #[test]
 fn systemd_hears_of_the_start_the_life_and_the_end() {
     let place = Place::new("systemd");
@@ -349,7 +349,7 @@ fn root_becomes_the_user_of_the_file() {
         eprintln!("skipped: only root can become another user");
         return;
     }
-    // The folders above are not everyone's.
+    // Other users cannot enter the folders above.
     let mut place = Place::new("user");
     let folder = std::env::temp_dir().join(format!("flowgauge-user-{}", std::process::id()));
     let from = std::mem::replace(&mut place.0, folder.clone());
@@ -490,7 +490,7 @@ fn on_a_full_disk_the_oldest_epochs_make_room() {
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let kept: u64 = text(&ran.stdout).trim().parse().unwrap();
     assert!(kept > 0, "no epoch is kept");
-    // Reports go elsewhere and are all there: measurement never stops for a disk.
+    // Reports go elsewhere and are complete: measurement never stops for a disk.
     let epochs = place.lines().iter().filter(|line| line["measurement"] == "hosts").count();
     assert!(epochs > 60, "{epochs}");
     assert!((kept as usize) < epochs, "the disk was never full");

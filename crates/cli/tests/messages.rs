@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Crates whose texts no user of the command, the agent or the libraries meets.
+/// Crates whose texts no user of the command, the agent or the libraries sees.
 const NOT_SHIPPED: [&str; 2] = ["lab", "dpdk-peers"];
 
 #[test]
@@ -58,7 +58,7 @@ fn sources(crates: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What follows these is said to developers alone.
+/// Texts after these are only for developers.
 const ASSERTIONS: [&str; 9] = [
     "assert",
     "assert_eq",
@@ -71,7 +71,7 @@ const ASSERTIONS: [&str; 9] = [
     "unreachable",
 ];
 
-/// The string literals of code that is no test, and of the attributes that are errors.
+/// The string literals of code outside tests, and of error attributes.
 fn collect(tokens: TokenStream, texts: &mut Vec<String>) {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -103,7 +103,7 @@ fn collect(tokens: TokenStream, texts: &mut Vec<String>) {
     }
 }
 
-/// How attributes of tests begin.
+/// The beginnings of test attributes.
 const TESTS: [&str; 3] = ["cfg(test", "cfg(any(test", "cfg(all(test"];
 
 fn is_mark(token: &TokenTree, wanted: char) -> bool {
@@ -114,7 +114,7 @@ fn is_brackets(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket)
 }
 
-/// Goes on behind an item, which ends with a block or a semicolon.
+/// Skips an item, which ends with a block or a semicolon.
 fn skip_item(tokens: &mut impl Iterator<Item = TokenTree>) {
     let _ = tokens.find(|token| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
@@ -122,7 +122,7 @@ fn skip_item(tokens: &mut impl Iterator<Item = TokenTree>) {
     });
 }
 
-/// Whether it is said to somebody: a few words, and no code.
+/// Whether it is a message: a few words, and not code.
 fn is_said(text: &str) -> bool {
     let is_word = |word: &&str| word.len() > 1 && word.chars().all(|c| c.is_ascii_lowercase());
     text.split(' ').filter(is_word).count() > 1

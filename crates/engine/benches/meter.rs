@@ -1,4 +1,5 @@
-//! What a meter costs above its batch loop: frames in the cache, by bursts of 32 and of 256.
+//! The cost of a meter compared with its bare batch loop: frames in the cache, in bursts of 32 and
+//! of 256.
 //!
 //! `loop` is that batch loop by hand: 256 frames to lanes to a summary, without clock, account, epoch or
 //! closer. Beside it the meter of one measurement, and that of two.

@@ -1,5 +1,5 @@
-//! `auto` keeps within what is wanted, or says what comes nearest. Which candidate is the fastest
-//! depends on the machine; the tests assert what must hold whichever it is.
+//! `auto` meets the requirements, or names the closest candidate. Which candidate is fastest
+//! depends on the machine, so the tests assert what must hold for any.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use flowgauge_capture::Captures;
@@ -48,7 +48,7 @@ fn the_choice_is_within_the_error_and_about_the_fastest() {
             Reason::LessExact => assert!(other.error >= first.error, "{other:?}"),
         }
     }
-    // It runs.
+    // The choice can be run.
     assert_eq!(Plan::new(choice.config).unwrap().explain().tasks, ["heavy-hitters"]);
 }
 
@@ -110,7 +110,7 @@ fn what_was_asked_otherwise_does_not_matter() {
     assert!(chosen(&config, 0.01).is_ok());
 }
 
-/// What is told of the error of a run, which is asked for the largest flow, too, where it is given.
+/// The error reported for a run, which also asks for the size of `largest` if it is given.
 fn told(config: &Config, largest: Option<Largest>) -> Result<f64, Reason> {
     let mut last = None;
     let mut keep = Each(|report: &EpochReport| {
@@ -146,8 +146,8 @@ fn an_empty_list_and_a_full_table_are_no_exact_answers() {
     assert_eq!(told(&full, Some(largest)), Err(Reason::Overflowed));
 }
 
-/// Where nothing in the sample would be listed, sizes are still bounded by what is said of the largest
-/// flow: a sampler is not taken for its silence.
+/// If nothing in the sample would be listed, the estimate of the largest flow still bounds the
+/// sizes: a sampler is not chosen because its lists are empty.
 #[test]
 fn samplers_are_not_chosen_for_listing_nothing() {
     let quiet = Config { threshold: Threshold::Share(0.5), ..asked("heavy-hitters", 16 << 20) };

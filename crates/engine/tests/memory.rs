@@ -1,5 +1,5 @@
-//! Memory in use, as the operating system counts it: within what is reserved at start however many
-//! packets and flows there are, and no more after thousands of epochs than after ten.
+//! Memory in use, as the operating system counts it: within the memory reserved at start for any
+//! number of packets and flows, and no larger after thousands of epochs than after ten.
 //!
 //! `FLOWGAUGE_LONG=1` runs the long form: a day of epochs of ten seconds.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
@@ -17,22 +17,22 @@ use flowgauge_engine::source::Source;
 use flowgauge_engine::{Config, EngineError, EpochLength, Plan};
 use flowgauge_synthetic::{Config as TrafficConfig, Packet, Profile, Traffic};
 
-/// What a process may need beside what it reserves for measuring.
+/// Most bytes that a process needs beside the memory reserved for measuring.
 const BESIDE_BYTES: u64 = 64 << 20;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The process has one memory: one test at a time.
+/// Tests share the process's memory, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Anonymous resident bytes of this process; `None` where the system does not tell.
+/// Anonymous resident bytes of this process; `None` if the system does not show them.
 fn anonymous_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Packets as a classic pcap stream, of which one record at a time is in memory.
+/// Packets as a classic pcap stream with one record at a time in memory.
 struct Stream<I> {
     packets: I,
     record: Cursor<Vec<u8>>,
@@ -68,7 +68,7 @@ impl<I: Iterator<Item = Packet>> Read for Stream<I> {
     }
 }
 
-/// Writes reports to nowhere, and notes the memory in use at each, while the answers are there.
+/// A sink that discards reports, and notes the memory in use at each while the answers exist.
 struct Watch {
     sink: Written<Json, io::Sink>,
     anonymous_bytes: Vec<u64>,
@@ -90,13 +90,13 @@ impl Sink for Watch {
     }
 }
 
-/// Whether the long forms are asked for.
+/// Whether to run the long forms.
 fn long() -> bool {
     std::env::var_os("FLOWGAUGE_LONG").is_some_and(|value| value == "1")
 }
 
-/// The same with the key `source` where the algorithm cannot hold five-tuples, and with a task that it
-/// answers where these are none of the usual ones.
+/// The configuration, with the key `source` if the algorithm cannot hold five-tuples, and with a
+/// task that it answers if it answers none of the default ones.
 fn with_a_key(config: Config) -> Config {
     match Plan::new(config.clone()) {
         Ok(_) => config,
@@ -107,8 +107,8 @@ fn with_a_key(config: Config) -> Config {
     }
 }
 
-/// Runs it and gives the bytes reserved, the most in use while packets passed or answers were
-/// there, and the packets whose the table was full.
+/// Runs it; returns the bytes reserved, the most in use while packets or answers existed, and the
+/// packets for which the table was full.
 fn peak(config: Config, traffic: TrafficConfig) -> (u64, u64, u64) {
     println!("seed {}", traffic.seed);
     let plan = Plan::new(config).unwrap();
@@ -221,7 +221,7 @@ impl Iterator for Restless {
     }
 }
 
-/// Epochs after which memory may not grow any more.
+/// Epochs after which memory must not grow.
 const WARM_UP: usize = 10;
 
 /// What glibc's heap may still spread after these, beside one part in a hundred. Nothing is kept

@@ -1,5 +1,5 @@
-//! Collectors, brokers and clients that are away, slow or speak nonsense: the agent measures on, in the memory that it
-//! has, and counts what they miss.
+//! Collectors, brokers and clients that are away, slow or send nonsense: the agent continues in its
+//! memory, and counts what they miss.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{BINARY, Place, Running, files, text, wait};
 
-/// Packets a second, of so many flows that reports are long.
+/// Packets per second, of enough flows to make reports long.
 const RATE: u64 = 40_000;
 
 /// Growth of memory that the queues of all sinks and the reports on their way explain.
@@ -67,7 +67,7 @@ impl Subject {
         subject
     }
 
-    /// A number of the process, as the kernel tells it.
+    /// A number that the kernel reports for the process.
     fn status(&self, name: &str) -> u64 {
         let id = self.running.0.as_ref().unwrap().id();
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();

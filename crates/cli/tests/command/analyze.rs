@@ -1,13 +1,12 @@
 //! `flowgauge analyze`: numbers, formats, inputs, exit codes.
 
 use std::fs;
-use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::run::{arp, column, file, flowgauge, flowgauge_reading, folder, pcap, traffic, udp};
+use crate::run::{arp, column, file, flowgauge, flowgauge_reading, folder, pcap, traffic};
 
-fn valid(lines: &[Value]) {
+pub(crate) fn valid(lines: &[Value]) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
     let schema = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
@@ -57,7 +56,7 @@ fn reports_the_default_tasks() {
     assert_eq!(lines[1]["account"]["read"], 732);
 }
 
-/// A task that the default algorithm does not answer gets one that does, which is named.
+/// If the default algorithm does not answer a task, one that does replaces it and is named.
 #[test]
 fn an_algorithm_is_chosen_that_answers_the_task() {
     let capture = file("chosen.pcap", &pcap(&traffic()));
@@ -177,20 +176,8 @@ fn updates_come_before_the_epoch_that_they_are_of() {
     assert!(updates > Some(0) && updates < all, "{line}");
 }
 
-/// Up to 16 workers deal the flows of tables out among each other; of more, one reads.
-#[test]
-fn the_plan_says_how_workers_read() {
-    for (workers, turns) in [("16", true), ("17", false)] {
-        let page = flowgauge(&["explain", "--workers", workers]).out;
-        let way = if turns { "they read in turns" } else { "one reads, and assigns packets to" };
-        assert!(page.contains(&format!("can be split; else {way}")), "{page}");
-        let line = &flowgauge(&["explain", "--workers", workers, "--format", "json"]).lines()[0];
-        assert_eq!((&line["parts"], &line["turns"]), (&true.into(), &turns.into()));
-    }
-}
-
-/// What a sketch says is certain stands at the head of the exact list, too, and where it is not certain of
-/// what is shown, the page says so.
+/// The certain part of a sketch's list is the head of the exact list. If not all shown items are
+/// certain, the page says so.
 #[test]
 fn lists_say_how_far_they_are_certain() {
     let capture = file("certain.pcap", b"");
@@ -352,48 +339,6 @@ fn a_filter_may_end_the_command_line() {
 }
 
 #[test]
-fn quiet_says_less_and_verbose_says_more() {
-    let capture = file("verbose.pcap", &pcap(&traffic()));
-    let spread = ["analyze", "--key", "source", "--task", "superspreaders", &capture];
-    let plain = flowgauge(&spread);
-    assert!(plain.err.contains("using --algorithm"), "{}", plain.err);
-    let quiet = flowgauge(&[&spread[..], &["-q"]].concat());
-    assert_eq!((quiet.err.as_str(), quiet.out), ("", plain.out));
-    let verbose = flowgauge(&["analyze", "-v", "--task", "top", &capture]);
-    assert_eq!(verbose.code, 0);
-    for part in [
-        "main: five-tuple by packets, linear-table in at most ",
-        "; tasks top",
-        "1 worker",
-        "read 732 packets in ",
-    ] {
-        assert!(verbose.err.contains(part), "{}", verbose.err);
-    }
-    assert_eq!(flowgauge(&["analyze", "-v", "-q", &capture]).code, 2);
-}
-
-#[test]
-fn ports_have_no_names_where_none_are_wanted() {
-    let capture = file("numeric.pcap", &pcap(&traffic()));
-    let named = |options: &[&str]| {
-        let page =
-            flowgauge(&[&["analyze", "--key", "destination-port", &capture], options].concat());
-        page.out.contains("port 53 dns")
-    };
-    assert!(named(&[]) && !named(&["-n"]));
-}
-
-#[test]
-fn completions_know_the_names() {
-    for shell in ["bash", "zsh", "fish"] {
-        let script = flowgauge(&["completions", shell]).out;
-        for name in ["agg-evict", "count-min", "five-tuple", "top-sources"] {
-            assert!(script.contains(name), "{shell} {name}");
-        }
-    }
-}
-
-#[test]
 fn the_same_run_gives_the_same_report() {
     let capture = file("same.pcap", &pcap(&traffic()));
     for options in
@@ -433,16 +378,6 @@ fn measures_what_the_filter_passes() {
 }
 
 #[test]
-fn writes_to_a_file() {
-    let capture = file("to.pcap", &pcap(&traffic()));
-    let report = file("to.json", b"something longer that was there before".repeat(1000).as_slice());
-    let answer = flowgauge(&["analyze", "--format", "json", "-o", &report, &capture]);
-    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (0, "", ""));
-    let printed = flowgauge(&["analyze", "--format", "json", &capture]).out;
-    assert_eq!(std::fs::read_to_string(report).unwrap(), printed);
-}
-
-#[test]
 fn the_worst_file_gives_the_exit_code() {
     let sound = file("sound.pcap", &pcap(&traffic()));
     let whole = pcap(&traffic());
@@ -477,39 +412,6 @@ fn the_worst_file_gives_the_exit_code() {
     let damage = flowgauge(&["analyze", &cut]).err;
     let byte = whole.len() - 16 - arp().len();
     assert!(damage.contains("cut.pcap") && damage.contains(&format!("byte {byte}")), "{damage}");
-}
-
-#[test]
-fn a_name_from_outside_reaches_no_terminal() {
-    let hostile = "no\u{1b}[31m\u{202e}such\nfile";
-    for format in ["text", "json", "csv"] {
-        let answer = flowgauge(&["analyze", "--format", format, "--task", "top", hostile]);
-        assert_eq!(answer.code, 1);
-        assert_eq!(answer.err.lines().count(), 1);
-        for text in [answer.out, answer.err] {
-            let acts = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
-            assert!(!text.contains(acts), "{text:?}");
-        }
-    }
-    let answer = flowgauge(&["analyze", "--format", "json", hostile]);
-    assert_eq!(answer.lines()[0]["files"][0], hostile);
-}
-
-#[test]
-fn ends_quietly_when_nobody_reads_on() {
-    let frames: Vec<_> =
-        (0..20_000_u32).map(|flow| udp(1, flow as u8, (flow >> 8) as u16)).collect();
-    let capture = file("pipe.pcap", &pcap(&frames));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
-        .args(["analyze", "--seed", "0", "--format", "json", "--threshold", "0", &capture])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Far more than a pipe holds is on its way.
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
 /// Packets that are summed up on their way give the report that they would give one by one.
@@ -586,81 +488,6 @@ fn several_measurements_share_a_pass() {
     let explained = flowgauge(&["explain", "--format", "json", "-C", &config]).lines();
     let bytes = |at: usize| explained[at]["total_bytes"].as_u64().unwrap();
     assert_eq!((explained.len(), bytes(2)), (3, bytes(0) + bytes(1)));
-}
-
-/// What is stored answers what was reported; parts under one seed file add up; what differs is refused.
-#[test]
-fn stored_epochs_are_asked_and_added_up() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let frames = traffic();
-    let (first, second) = frames.split_at(frames.len() / 2);
-    let captures = [
-        file("snapshot-1.pcap", &pcap(first)),
-        file("snapshot-2.pcap", &pcap(second)),
-        file("snapshot.pcap", &pcap(&frames)),
-    ];
-    let seed = file("snapshot.seed", &[7; 32]);
-    std::fs::set_permissions(&seed, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let stored: Vec<_> = captures.iter().map(|capture| format!("{capture}.fgs")).collect();
-    let analyze = |at: usize| {
-        let options =
-            ["--preset", "flows", "--seed-file", &seed, "--save", &stored[at], "--format", "json"];
-        let answer = flowgauge(&[&["analyze", &captures[at]][..], &options].concat());
-        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
-        assert_eq!(std::fs::metadata(&stored[at]).unwrap().permissions().mode() & 0o777, 0o600);
-        answer.lines().remove(0)
-    };
-    let reports: Vec<_> = (0..3).map(analyze).collect();
-    let query = |path: &str| {
-        let answer = flowgauge(&["query", "--seed-file", &seed, "--format", "json", path]);
-        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
-        let lines = answer.lines();
-        valid(&lines);
-        lines[0].clone()
-    };
-    for (path, report) in stored.iter().zip(&reports) {
-        assert_eq!(query(path)["tasks"], report["tasks"]);
-    }
-    let sum = file("snapshot-sum.fgs", b"");
-    let merge = |paths: &[&str]| {
-        flowgauge(&[&["merge", "--seed-file", &seed, "-o", &sum][..], paths].concat())
-    };
-    assert_eq!(merge(&[&stored[0], &stored[1]]).code, 0);
-    assert_eq!(query(&sum)["tasks"], reports[2]["tasks"]);
-    let both = ["query", "--seed-file", &seed, "--format", "json", &stored[0], &stored[1]];
-    let both = flowgauge(&both);
-    assert_eq!((both.code, both.lines().len()), (0, 2), "one epoch and the total: {}", both.err);
-    assert_eq!(both.lines()[0]["tasks"], reports[2]["tasks"]);
-    assert_eq!(both.lines()[1]["files"], serde_json::json!([stored[0], stored[1]]));
-    let coarse = ["query", "--seed-file", &seed, "--key", "protocol", &stored[0]];
-    let coarse = flowgauge(&coarse);
-    assert!(coarse.code == 0 && coarse.out.contains("protocol by packets"), "{}", coarse.out);
-    let finer = flowgauge(&["query", "--seed-file", &seed, "--key", "pair/33", &stored[0]]);
-    assert_eq!((finer.code, finer.err.lines().count()), (2, 1), "{}", finer.err);
-    let twice = merge(&[&stored[0], &stored[0]]);
-    assert_eq!(twice.code, 2);
-    assert!(twice.err.contains("both snapshots cover epoch 0"), "{}", twice.err);
-    let without = flowgauge(&["query", &stored[0]]);
-    assert_eq!((without.code, without.err.lines().count()), (1, 1));
-    assert!(without.err.contains("seed file"), "{}", without.err);
-    let capture = flowgauge(&["query", &captures[0]]);
-    assert!(capture.code == 1 && capture.err.contains("not a snapshot"), "{}", capture.err);
-    let bytes = std::fs::read(&stored[0]).unwrap();
-    for damaged in [&bytes[..bytes.len() / 2], &[&bytes[..], &[7]].concat()] {
-        let damaged = file("snapshot-damaged.fgs", damaged);
-        for command in [&["query"][..], &["merge", "-o", &sum]] {
-            let answer = flowgauge(&[command, &["--seed-file", &seed, &damaged]].concat());
-            assert_eq!((answer.code, answer.out.as_str(), answer.err.lines().count()), (3, "", 1));
-            assert!(answer.err.contains("the bytes were damaged"), "{}", answer.err);
-        }
-    }
-    let several = flowgauge(&["analyze", "--epoch", "10s", "--save", &stored[0], &captures[0]]);
-    assert_eq!(several.code, 2);
-    assert!(several.err.contains("several epochs need a directory"), "{}", several.err);
-    let nowhere = flowgauge(&["analyze", "--save", &(seed + "-none/a.fgs"), &captures[0]]);
-    assert_eq!((nowhere.code, nowhere.out.as_str(), nowhere.err.lines().count()), (2, "", 1));
-    assert!(nowhere.err.contains("no directory"), "{}", nowhere.err);
 }
 
 /// A sampler before the headers: what it passes over is counted, and the traffic is an estimate.
@@ -746,40 +573,4 @@ fn a_format_that_is_not_read_is_named_with_the_pipe_that_helps() {
             format!("compressed with {program}, which is not supported; use: {program} -dc FILE |");
         assert!(answer.err.contains(&help) && answer.err.lines().count() == 1, "{}", answer.err);
     }
-}
-
-/// A snapshot has no times of packets, so that what stands out cannot be asked of it.
-#[test]
-fn a_snapshot_refuses_findings() {
-    let capture = file("no-findings.pcap", &pcap(&traffic()));
-    let stored = format!("{capture}.fgs");
-    assert_eq!(flowgauge(&["analyze", "--save", &stored, &capture]).code, 0);
-    let answer = flowgauge(&["query", "--task", "findings", &stored]);
-    assert_eq!((answer.code, answer.out.as_str()), (2, ""));
-    assert!(answer.err.contains("snapshots do not store"), "{}", answer.err);
-    let sources = flowgauge(&["query", "--task", "top-sources", "--format", "json", &stored]);
-    assert_eq!(sources.lines()[0]["tasks"]["top-sources"]["items"][0]["packets"]["value"], 500);
-}
-
-/// Of a summary that answers none of the default tasks, a query says what can be asked.
-#[test]
-fn a_query_that_answers_nothing_says_what_does() {
-    let capture = file("sizes-only.pcap", &pcap(&traffic()));
-    let stored = format!("{capture}.fgs");
-    let options = ["--algorithm", "csm", "--key", "destination-port", "--save", &stored];
-    assert_eq!(flowgauge(&[&["analyze", &capture][..], &options].concat()).code, 0);
-    for (options, hint) in [
-        (&[][..], "use --task flow-size"),
-        (&["--task", "flow-size"], "--flow"),
-        (&["--flow", "destination_port=53"], "--task flow-size"),
-        (&["--task", "flow-size", "--flow", "colour=red"], "unknown field 'colour'"),
-    ] {
-        let answer = flowgauge(&[&["query", &stored][..], options].concat());
-        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{options:?}");
-        assert!(answer.err.contains(hint), "{options:?}: {}", answer.err);
-    }
-    let sizes = ["--task", "flow-size", "--flow", "destination_port=53", "--format", "json"];
-    let sizes = flowgauge(&[&["query", &stored][..], &sizes].concat());
-    assert_eq!((sizes.code, sizes.err.as_str()), (0, ""));
-    assert_eq!(sizes.lines()[0]["tasks"]["flow-size"]["items"].as_array().unwrap().len(), 1);
 }

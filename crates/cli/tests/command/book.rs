@@ -1,8 +1,8 @@
 //! The commands of the book print what its pages show.
 //!
-//! A page shows them in blocks of ```` ```console ````: lines with `$ ` are commands, which run in a shell
-//! in one folder for each page; the lines below are what they print. A line `…` stands for any number of
-//! lines.
+//! A page shows them in blocks of ```` ```console ````: lines with `$ ` are commands, which run in
+//! a shell in one folder for each page; the lines below are what they print. A line `…` stands for
+//! any number of lines.
 
 use std::env;
 use std::fs;

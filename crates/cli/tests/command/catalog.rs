@@ -1,5 +1,5 @@
-//! `docs/algorithms.md` describes every algorithm of the catalog. Its tables are made of what
-//! `flowgauge list` says, and of the committed measurements of speed and accuracy; its examples run.
+//! `docs/algorithms.md` describes every algorithm of the catalog. Its tables are made from
+//! `flowgauge list` and the committed measurements of speed and accuracy; its examples run.
 
 use std::fmt::Write;
 use std::fs;
@@ -90,7 +90,7 @@ fn table(line: &Value, speed: &str, accuracy: &str) -> String {
     text
 }
 
-/// `FLOWGAUGE_GOLDEN=write` writes the tables of the page again, after a change that is meant.
+/// `FLOWGAUGE_GOLDEN=write` rewrites the tables of the page after an intended change.
 #[test]
 fn the_page_of_algorithms_is_current() {
     let (speed, accuracy) = (page("speed.tsv"), page("accuracy.tsv"));

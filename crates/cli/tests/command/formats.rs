@@ -225,3 +225,30 @@ fn html_holds_what_json_has() {
         items.map(|item| serde_json::from_str(item).unwrap()).collect();
     assert_eq!(items, json);
 }
+
+#[test]
+fn ports_have_no_names_where_none_are_wanted() {
+    let capture = file("numeric.pcap", &pcap(&traffic()));
+    let named = |options: &[&str]| {
+        let page =
+            flowgauge(&[&["analyze", "--key", "destination-port", &capture], options].concat());
+        page.out.contains("port 53 dns")
+    };
+    assert!(named(&[]) && !named(&["-n"]));
+}
+
+#[test]
+fn a_name_from_outside_reaches_no_terminal() {
+    let hostile = "no\u{1b}[31m\u{202e}such\nfile";
+    for format in ["text", "json", "csv"] {
+        let answer = flowgauge(&["analyze", "--format", format, "--task", "top", hostile]);
+        assert_eq!(answer.code, 1);
+        assert_eq!(answer.err.lines().count(), 1);
+        for text in [answer.out, answer.err] {
+            let acts = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+            assert!(!text.contains(acts), "{text:?}");
+        }
+    }
+    let answer = flowgauge(&["analyze", "--format", "json", hostile]);
+    assert_eq!(answer.lines()[0]["files"][0], hostile);
+}

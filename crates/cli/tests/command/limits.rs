@@ -10,7 +10,7 @@ use crate::run::{file, flowgauge, pcap, traffic};
 /// Bytes beside what is reserved and reported: the program, its stacks, and buffers.
 const SLACK: u64 = 64_000_000;
 
-/// A capture of so many flows of one packet, each of a source of its own.
+/// A capture of this many flows of one packet, each with its own source.
 fn flows(name: &str, flows: u32) -> String {
     let mut bytes = pcap(&[]);
     let mut frame = vec![2; 12];
@@ -27,7 +27,7 @@ fn flows(name: &str, flows: u32) -> String {
     file(name, &bytes)
 }
 
-/// Runs the command, and gives what it wrote and the most memory that was resident.
+/// Runs the command; returns its output and its peak resident memory.
 fn peak(arguments: &[&str]) -> (Vec<u8>, u64) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
         .args(arguments)

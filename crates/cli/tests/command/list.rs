@@ -1,4 +1,4 @@
-//! `list`, `explain`, and what `make install` asks for.
+//! `list`, `explain`, and the completions and manual page that `make install` uses.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ fn names<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a str> {
     of_kind.map(|line| line["name"].as_str().unwrap()).collect()
 }
 
-/// Keys with a flow of each.
+/// Keys, each with a flow.
 const KEYS: [(&str, &str); 4] = [
     (
         "five-tuple",
@@ -124,5 +124,27 @@ fn prints_completions_and_the_manual_page() {
     assert_eq!((man.code, man.err.as_str()), (0, ""));
     for word in [".TH flowgauge 1", ".SH ANALYZE", "\\-\\-threshold", ".SH LIST", ".SH EXPLAIN"] {
         assert!(man.out.contains(word), "{word}: {}", man.out);
+    }
+}
+
+/// Up to 16 workers deal the flows of tables out among each other; of more, one reads.
+#[test]
+fn the_plan_says_how_workers_read() {
+    for (workers, turns) in [("16", true), ("17", false)] {
+        let page = flowgauge(&["explain", "--workers", workers]).out;
+        let way = if turns { "they read in turns" } else { "one reads, and assigns packets to" };
+        assert!(page.contains(&format!("can be split; else {way}")), "{page}");
+        let line = &flowgauge(&["explain", "--workers", workers, "--format", "json"]).lines()[0];
+        assert_eq!((&line["parts"], &line["turns"]), (&true.into(), &turns.into()));
+    }
+}
+
+#[test]
+fn completions_know_the_names() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = flowgauge(&["completions", shell]).out;
+        for name in ["agg-evict", "count-min", "five-tuple", "top-sources"] {
+            assert!(script.contains(name), "{shell} {name}");
+        }
     }
 }

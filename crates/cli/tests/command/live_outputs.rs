@@ -1,5 +1,5 @@
-//! `live` and its outputs: reopened, never read, closed. These tests skip themselves where `live`'s
-//! own do.
+//! `live` and its outputs: reopened, never read, closed. These tests are skipped where those of
+//! `live` are.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::live::{Live, Net};
+use crate::network::{Live, Net};
 use crate::run::{file, pcap, udp};
 
 const LONG: Duration = Duration::from_secs(30);

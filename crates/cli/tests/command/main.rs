@@ -1,18 +1,18 @@
-//! The command as a user meets it.
+//! The command as its users see it.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod analyze;
 mod book;
+mod captures;
 mod catalog;
-mod cut;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod formats;
-mod generate;
 mod limits;
 mod list;
 mod live;
 mod live_outputs;
+mod network;
 mod outputs;
 mod picture;
 mod refusals;

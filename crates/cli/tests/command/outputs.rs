@@ -1,4 +1,4 @@
-//! Where reports go: no input harmed, no old report lost, no line torn; signals that end a run.
+//! Outputs: no input is harmed, no old report lost, no line torn; and signals that end a run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -185,7 +185,7 @@ fn an_old_report_outlives_a_run_without_a_report() {
     }
 }
 
-/// A limit on the size of files stands for a full disk.
+/// A limit on the size of files acts as a full disk.
 #[test]
 fn a_full_disk_leaves_whole_lines_and_the_old_report() {
     let folder = folder("full");
@@ -304,7 +304,7 @@ fn ignores_hang_up() -> bool {
 fn a_second_signal_ends_it_at_once() {
     let capture = many_epochs("twice.pcap");
     let arguments = ["analyze", "--format", "json", "--epoch", "10p", &capture];
-    // Nobody reads the pipe, so that the report of what was measured is stuck.
+    // The pipe is not read, so writing the report blocks.
     let child = command(&arguments).spawn().unwrap();
     until_read(&child);
     signal(&child, "-INT");
@@ -330,4 +330,52 @@ fn a_signal_that_is_ignored_stays_ignored() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(error(&output), "");
+}
+
+#[test]
+fn quiet_says_less_and_verbose_says_more() {
+    let capture = file("verbose.pcap", &pcap(&traffic()));
+    let spread = ["analyze", "--key", "source", "--task", "superspreaders", &capture];
+    let plain = flowgauge(&spread);
+    assert!(plain.err.contains("using --algorithm"), "{}", plain.err);
+    let quiet = flowgauge(&[&spread[..], &["-q"]].concat());
+    assert_eq!((quiet.err.as_str(), quiet.out), ("", plain.out));
+    let verbose = flowgauge(&["analyze", "-v", "--task", "top", &capture]);
+    assert_eq!(verbose.code, 0);
+    for part in [
+        "main: five-tuple by packets, linear-table in at most ",
+        "; tasks top",
+        "1 worker",
+        "read 732 packets in ",
+    ] {
+        assert!(verbose.err.contains(part), "{}", verbose.err);
+    }
+    assert_eq!(flowgauge(&["analyze", "-v", "-q", &capture]).code, 2);
+}
+
+#[test]
+fn writes_to_a_file() {
+    let capture = file("to.pcap", &pcap(&traffic()));
+    let report = file("to.json", b"something longer that was there before".repeat(1000).as_slice());
+    let answer = flowgauge(&["analyze", "--format", "json", "-o", &report, &capture]);
+    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (0, "", ""));
+    let printed = flowgauge(&["analyze", "--format", "json", &capture]).out;
+    assert_eq!(std::fs::read_to_string(report).unwrap(), printed);
+}
+
+#[test]
+fn ends_quietly_when_nobody_reads_on() {
+    let frames: Vec<_> =
+        (0..20_000_u32).map(|flow| udp(1, flow as u8, (flow >> 8) as u16)).collect();
+    let capture = file("pipe.pcap", &pcap(&frames));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+        .args(["analyze", "--seed", "0", "--format", "json", "--threshold", "0", &capture])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Far more than a pipe holds is on its way.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }

@@ -87,7 +87,7 @@ fn terminal(lines: &[&str]) -> String {
     )
 }
 
-/// `FLOWGAUGE_GOLDEN=write` draws the committed picture again, after a change that is meant.
+/// `FLOWGAUGE_GOLDEN=write` redraws the committed picture after an intended change.
 #[test]
 fn the_report_in_the_readme_is_current() {
     let folder = repository("picture");

@@ -1,4 +1,4 @@
-//! What is refused, and how: exit code 2, nothing on standard output, one line that helps.
+//! Refusals: exit code 2, nothing on standard output, one line that helps.
 
 use crate::run::{file, flowgauge, pcap, traffic};
 
@@ -113,7 +113,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
     assert_eq!(flowgauge(&["analyze", &capture]).code, 0);
 }
 
-/// What users of tcpdump type, and words with a letter wrong, get the right words.
+/// Options of tcpdump, and misspelled words, are answered with the right ones.
 #[test]
 fn the_right_words_are_named() {
     let capture = file("words.pcap", &pcap(&traffic()));

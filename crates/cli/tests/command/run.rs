@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What the command answered.
+/// The result of running the command.
 pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -60,7 +60,7 @@ pub(crate) fn flowgauge_typed(arguments: &[&str], input: &[u8]) -> Answer {
     }
 }
 
-/// A folder of its own, without anything in it.
+/// A new empty folder.
 pub(crate) fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);

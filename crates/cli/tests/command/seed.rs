@@ -1,4 +1,4 @@
-//! Where the seed comes from, and what reports tell of it.
+//! The origin of the seed, and what reports show of it.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::run::{file, flowgauge};
+use crate::analyze::valid;
+use crate::run::{file, flowgauge, pcap, traffic};
 
 /// Five seconds of traffic from 2026-01-01 on, stored second by second as two measurements in a folder with
 /// its seed; returns the folder.
@@ -99,4 +100,116 @@ fn a_choice_without_an_epoch_is_refused() {
     fs::create_dir(&empty).unwrap();
     let answer = flowgauge(&["query", &empty]);
     assert!(answer.code == 1 && answer.err.contains("has no snapshot (*.fgs)"), "{}", answer.err);
+}
+
+/// Stored epochs answer what was reported. Parts under one seed file are merged; other snapshots
+/// are refused.
+#[test]
+fn stored_epochs_are_asked_and_added_up() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let frames = traffic();
+    let (first, second) = frames.split_at(frames.len() / 2);
+    let captures = [
+        file("snapshot-1.pcap", &pcap(first)),
+        file("snapshot-2.pcap", &pcap(second)),
+        file("snapshot.pcap", &pcap(&frames)),
+    ];
+    let seed = file("snapshot.seed", &[7; 32]);
+    std::fs::set_permissions(&seed, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let stored: Vec<_> = captures.iter().map(|capture| format!("{capture}.fgs")).collect();
+    let analyze = |at: usize| {
+        let options =
+            ["--preset", "flows", "--seed-file", &seed, "--save", &stored[at], "--format", "json"];
+        let answer = flowgauge(&[&["analyze", &captures[at]][..], &options].concat());
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        assert_eq!(std::fs::metadata(&stored[at]).unwrap().permissions().mode() & 0o777, 0o600);
+        answer.lines().remove(0)
+    };
+    let reports: Vec<_> = (0..3).map(analyze).collect();
+    let query = |path: &str| {
+        let answer = flowgauge(&["query", "--seed-file", &seed, "--format", "json", path]);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        let lines = answer.lines();
+        valid(&lines);
+        lines[0].clone()
+    };
+    for (path, report) in stored.iter().zip(&reports) {
+        assert_eq!(query(path)["tasks"], report["tasks"]);
+    }
+    let sum = file("snapshot-sum.fgs", b"");
+    let merge = |paths: &[&str]| {
+        flowgauge(&[&["merge", "--seed-file", &seed, "-o", &sum][..], paths].concat())
+    };
+    assert_eq!(merge(&[&stored[0], &stored[1]]).code, 0);
+    assert_eq!(query(&sum)["tasks"], reports[2]["tasks"]);
+    let both = ["query", "--seed-file", &seed, "--format", "json", &stored[0], &stored[1]];
+    let both = flowgauge(&both);
+    assert_eq!((both.code, both.lines().len()), (0, 2), "one epoch and the total: {}", both.err);
+    assert_eq!(both.lines()[0]["tasks"], reports[2]["tasks"]);
+    assert_eq!(both.lines()[1]["files"], serde_json::json!([stored[0], stored[1]]));
+    let coarse = ["query", "--seed-file", &seed, "--key", "protocol", &stored[0]];
+    let coarse = flowgauge(&coarse);
+    assert!(coarse.code == 0 && coarse.out.contains("protocol by packets"), "{}", coarse.out);
+    let finer = flowgauge(&["query", "--seed-file", &seed, "--key", "pair/33", &stored[0]]);
+    assert_eq!((finer.code, finer.err.lines().count()), (2, 1), "{}", finer.err);
+    let twice = merge(&[&stored[0], &stored[0]]);
+    assert_eq!(twice.code, 2);
+    assert!(twice.err.contains("both snapshots cover epoch 0"), "{}", twice.err);
+    let without = flowgauge(&["query", &stored[0]]);
+    assert_eq!((without.code, without.err.lines().count()), (1, 1));
+    assert!(without.err.contains("seed file"), "{}", without.err);
+    let capture = flowgauge(&["query", &captures[0]]);
+    assert!(capture.code == 1 && capture.err.contains("not a snapshot"), "{}", capture.err);
+    let bytes = std::fs::read(&stored[0]).unwrap();
+    for damaged in [&bytes[..bytes.len() / 2], &[&bytes[..], &[7]].concat()] {
+        let damaged = file("snapshot-damaged.fgs", damaged);
+        for command in [&["query"][..], &["merge", "-o", &sum]] {
+            let answer = flowgauge(&[command, &["--seed-file", &seed, &damaged]].concat());
+            assert_eq!((answer.code, answer.out.as_str(), answer.err.lines().count()), (3, "", 1));
+            assert!(answer.err.contains("the bytes were damaged"), "{}", answer.err);
+        }
+    }
+    let several = flowgauge(&["analyze", "--epoch", "10s", "--save", &stored[0], &captures[0]]);
+    assert_eq!(several.code, 2);
+    assert!(several.err.contains("several epochs need a directory"), "{}", several.err);
+    let nowhere = flowgauge(&["analyze", "--save", &(seed + "-none/a.fgs"), &captures[0]]);
+    assert_eq!((nowhere.code, nowhere.out.as_str(), nowhere.err.lines().count()), (2, "", 1));
+    assert!(nowhere.err.contains("no directory"), "{}", nowhere.err);
+}
+
+/// A snapshot has no packet times, so it cannot answer findings.
+#[test]
+fn a_snapshot_refuses_findings() {
+    let capture = file("no-findings.pcap", &pcap(&traffic()));
+    let stored = format!("{capture}.fgs");
+    assert_eq!(flowgauge(&["analyze", "--save", &stored, &capture]).code, 0);
+    let answer = flowgauge(&["query", "--task", "findings", &stored]);
+    assert_eq!((answer.code, answer.out.as_str()), (2, ""));
+    assert!(answer.err.contains("snapshots do not store"), "{}", answer.err);
+    let sources = flowgauge(&["query", "--task", "top-sources", "--format", "json", &stored]);
+    assert_eq!(sources.lines()[0]["tasks"]["top-sources"]["items"][0]["packets"]["value"], 500);
+}
+
+/// If a summary answers none of the default tasks, a query names those that it answers.
+#[test]
+fn a_query_that_answers_nothing_says_what_does() {
+    let capture = file("sizes-only.pcap", &pcap(&traffic()));
+    let stored = format!("{capture}.fgs");
+    let options = ["--algorithm", "csm", "--key", "destination-port", "--save", &stored];
+    assert_eq!(flowgauge(&[&["analyze", &capture][..], &options].concat()).code, 0);
+    for (options, hint) in [
+        (&[][..], "use --task flow-size"),
+        (&["--task", "flow-size"], "--flow"),
+        (&["--flow", "destination_port=53"], "--task flow-size"),
+        (&["--task", "flow-size", "--flow", "colour=red"], "unknown field 'colour'"),
+    ] {
+        let answer = flowgauge(&[&["query", &stored][..], options].concat());
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{options:?}");
+        assert!(answer.err.contains(hint), "{options:?}: {}", answer.err);
+    }
+    let sizes = ["--task", "flow-size", "--flow", "destination_port=53", "--format", "json"];
+    let sizes = flowgauge(&[&["query", &stored][..], &sizes].concat());
+    assert_eq!((sizes.code, sizes.err.as_str()), (0, ""));
+    assert_eq!(sizes.lines()[0]["tasks"]["flow-size"]["items"].as_array().unwrap().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What new users ask: the questions of `tests/tasks/tasks.txt`, whose answers other tools gave.
+//! Questions of new users: those of `tests/tasks/tasks.txt`, with the answers of other tools.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use crate::run::{Answer, flowgauge, flowgauge_reading, folder};
 
 const TASKS: usize = 60;
 
-/// A question, and how it is asked and answered.
+/// A question, with its commands and its expected answer.
 struct Task<'a> {
     question: &'a str,
     lines: Vec<(&'a str, &'a str)>,
@@ -170,7 +170,7 @@ fn within(share: &str, expected: &str, read: &[String]) -> bool {
         })
 }
 
-/// What the task got, and whether that is what it expects.
+/// The answer to the task, and whether it is the expected one.
 fn ask(task: &Task<'_>, places: &Places) -> (String, bool) {
     let codes: Vec<i32> = task.all("exit").map(|code| code.parse().unwrap()).collect();
     let mut last = None;

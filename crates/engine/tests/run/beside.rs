@@ -1,5 +1,5 @@
-//! Keys of what frames say beside their five-tuples, keys that are either end of a packet, and the state
-//! that says when and how flows were seen: against plain counting.
+//! Keys of other fields than the five-tuple, keys of either end of a packet, and the state that
+//! records when and how flows were seen, compared with plain counting.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::keys::reports;
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// What a packet says.
+/// The fields of a packet.
 struct Packet {
     hosts: [String; 2],
     ports: [u16; 2],

@@ -46,7 +46,7 @@ pub(crate) fn udp(source: (u32, u16), destination: (u32, u16)) -> Vec<u8> {
     frame
 }
 
-/// The same over IPv6.
+/// As [`udp`], over IPv6.
 pub(crate) fn udp6(source: (u32, u16), destination: (u32, u16)) -> Vec<u8> {
     let mut frame = vec![2; 12];
     frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, 64]);

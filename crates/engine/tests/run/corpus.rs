@@ -21,7 +21,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(below).collect()
 }
 
-/// Gaps of months stand beside those of nanoseconds here.
+/// These captures have gaps of months next to gaps of nanoseconds.
 fn gaps() -> Config {
     Config {
         algorithm: "kll".to_owned(),

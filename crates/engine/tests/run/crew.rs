@@ -1,4 +1,4 @@
-//! What several workers do to each other: who waits, what is dropped, who fails, and where they run.
+//! Effects of workers on each other: waiting, dropping, failing, and pinning.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -130,7 +130,7 @@ impl Source for Endless {
     }
 }
 
-/// Who reads need not have anything to pass on to find that nobody takes it.
+/// The reading thread notices that the sink is closed even if it has nothing to pass on.
 #[test]
 fn a_report_that_nobody_takes_ends_the_reading() {
     let bytes = udp((3, 1), (2, 2));
@@ -186,7 +186,7 @@ fn workers_stay_on_their_cores_or_the_run_is_refused() {
         let mut source = Captures::from_bytes("test.pcap", one_flow(1000));
         let mut sink = Each(|report: &EpochReport| {
             closing.push(own());
-            // The first report is waited for by whoever measures the third epoch.
+            // The worker that measures the third epoch waits for the first report.
             if workers == 2 && report.epoch == 0 {
                 assert!(has_thread("worker 1", &all[1..2]), "nobody is on the second core");
             }
@@ -218,7 +218,7 @@ fn the_end_of_an_epoch_stops_no_meter_for_long() {
             let frame = Frame { bytes: &bytes, wire, link: LinkType::ETHERNET, time_ns };
             // A batch, for which a replay may wait for a spare set; the rest is measured at the end.
             push(&mut *meter, &[frame; 300]);
-            // The other threads keep up: to wait for them is no part of ending an epoch.
+            // The other threads keep up: waiting for them is not part of ending an epoch.
             thread::sleep(Duration::from_micros(200));
             let (cpu_ns, begun) = (cpu_ns(), Instant::now());
             meter.advance((epoch + 1) * SECOND);

@@ -182,7 +182,7 @@ fn epochs_that_were_observed_in_part_say_so_and_are_not_compared() {
     let compared: Vec<_> =
         epochs.iter().map(|epoch| epoch["tasks"].get("changes").is_some()).collect();
     assert_eq!(compared, [false, true, true, false]);
-    // Half an epoch at the begin is no forecast, and half of one at the end no fall.
+    // Half an epoch at the beginning gives no forecast, and half of one at the end is not a fall.
     assert_eq!(epochs[1]["tasks"]["changes"]["threshold"], serde_json::Value::Null);
     assert_eq!(epochs[2]["tasks"]["changes"]["items"].as_array().unwrap().len(), 0);
     let note = epochs[3]["notes"].to_string();
@@ -234,7 +234,7 @@ pub(crate) const STEPS: &[Step] = &[
     (&[], 101 * SECOND + 1, 7),
     (&[], 102 * SECOND, 7),
     (&[101 * SECOND, 102 * SECOND], 102 * SECOND + 1, 7),
-    // Somebody set the clock, or the machine slept.
+    // The clock was set, or the machine slept.
     (&[106 * SECOND], 106 * SECOND + 5, 7),
     (&[], 106 * SECOND + 6, 8),
 ];

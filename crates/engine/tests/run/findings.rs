@@ -1,4 +1,4 @@
-//! What stands out: planted events are named, and ordinary traffic is left alone.
+//! Findings: planted events are named, and ordinary traffic has none.
 
 use std::collections::BTreeSet;
 
@@ -227,8 +227,8 @@ fn several_workers_find_the_same() {
     }
 }
 
-/// What a person sees in the public captures stands in `tests/captures/labels.tsv`. None of them is a
-/// flood or a wide scan; of ten benign ones, at most one may have a line that says otherwise.
+/// `tests/captures/labels.tsv` has what a person sees in the public captures. None of them is a
+/// flood or a wide scan; of ten benign ones, at most one may have a finding that says otherwise.
 #[test]
 fn benign_captures_hardly_ever_have_findings() {
     let Some(folder) = std::env::var_os("FLOWGAUGE_CAPTURES") else {

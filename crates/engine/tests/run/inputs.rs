@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::asking;
 use crate::capture::{Pcap, mixed, udp};
 
-/// Something that nobody can cut: each call gives all of it from the start.
+/// An input that cannot be cut: each call returns all of it from the start.
 struct Uncut<F>(F);
 
 impl<F: Fn() -> Captures> Inputs for Uncut<F> {
@@ -29,7 +29,7 @@ impl<F: Fn() -> Captures> Inputs for Uncut<F> {
     }
 }
 
-/// Gives few bytes at a time, as a pipe does.
+/// Reads few bytes at a time, like a pipe.
 struct Few(io::Cursor<Vec<u8>>);
 
 impl Read for Few {
@@ -56,7 +56,7 @@ fn reports(config: Config, input: impl Fn() -> Captures) -> (Vec<Value>, Outcome
     (lines, outcome)
 }
 
-/// Several numbers of workers report what one does.
+/// Any number of workers reports what one worker reports.
 fn agree(config: &Config, input: impl Fn() -> Captures) -> (Vec<Value>, Outcome) {
     let (alone, alone_outcome) = reports(config.clone(), &input);
     for workers in [2, 3, 8] {
@@ -110,7 +110,7 @@ fn workers_by_turns_report_what_one_does() {
     }
 }
 
-/// What is no sum depends on which packets a worker gets: that is the same each time.
+/// A result that is not a sum depends on which packets a worker gets. This is the same in each run.
 #[test]
 fn a_run_can_be_repeated() {
     let bytes = mixed(32, 16_000);
@@ -156,7 +156,7 @@ fn damage_ends_a_capture_and_not_what_was_read_before() {
         let bytes = sound[..cut].to_vec();
         let (lines, outcome) = agree(&table(), || Captures::from_bytes("cut", bytes.clone()));
         assert_eq!(outcome.problems.len(), 1, "{cut}");
-        // Without so much as a file header there is no epoch.
+        // Without even a file header there is no epoch.
         assert_eq!(lines.len(), if cut < 24 { 1 } else { 2 }, "{cut}");
     }
     let mut bytes = sound;
@@ -248,7 +248,7 @@ fn a_pipe_is_read_to_its_end() {
     }
 }
 
-/// Files that are removed again.
+/// Files that are removed on drop.
 pub(crate) struct Files(PathBuf);
 
 impl Files {
@@ -327,7 +327,7 @@ fn parts_and_files_make_up_the_same_report() {
                 assert!(files.len() > 1 || read < bytes * 2 / 3, "{read} of {bytes}");
             }
         }
-        // Who asks for a dispatch, or for epochs, gets one reader.
+        // A configured dispatch, or epochs, imply one reader.
         let dispatch = Some(Dispatch::Digest);
         for config in [
             Config { dispatch, ..by(2, &config) },

@@ -14,7 +14,7 @@ use crate::capture::{Pcap, Random, udp, udp6};
 /// Hosts of one /20 and of another one of IPv4, and of two /61 of IPv6.
 const HOSTS: [u32; 3] = [0x0100, 0x0fff, 0x1001];
 
-/// What a packet says of each field, as a report writes it whole and by its prefix.
+/// The text of each field of a packet in a report, whole and by its prefix.
 struct Packet {
     fields: [(Value, Value); 5],
     /// Host and port of either end.

@@ -3,7 +3,6 @@
 
 mod account;
 mod answers;
-mod audit;
 mod beside;
 mod capture;
 mod corpus;

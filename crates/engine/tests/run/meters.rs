@@ -36,8 +36,7 @@ pub(crate) fn push(meter: &mut dyn Meter, frames: &[Frame<'_>]) {
     meter.push(frames.iter().copied().collect::<FrameColumns<'_>>().frames());
 }
 
-/// The lines of a group whose meter gets what `push` pushes; without those of the total, which is the
-/// run's.
+/// The lines of a group whose meter gets the packets of `push`, without those of the total.
 pub(crate) fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) -> Vec<Value> {
     let measurements = configs.len();
     let (mut meters, group) = Plan::several(configs).unwrap().build().unwrap();
@@ -70,7 +69,7 @@ pub(crate) fn named(name: &str, config: Config) -> Config {
     Config { name: name.to_owned(), ..config }
 }
 
-/// Measurements that differ in everything that a measurement may differ in.
+/// Measurements that differ in everything that may differ.
 fn different() -> Vec<Config> {
     let base = asking(&["top", "cardinality"]);
     vec![
@@ -194,7 +193,7 @@ fn headers_in_columns_count_as_rows_do() {
                     meter.push_columns(columns.part(first..PACKETS.min(first + 777)));
                 }
             });
-            // Each measurement has an order of its own.
+            // Each measurement has its own order.
             for Config { name, .. } in configs {
                 let own = |lines: &[Value]| -> Vec<_> {
                     lines.iter().filter(|line| line["measurement"] == *name).cloned().collect()

@@ -1,4 +1,4 @@
-//! Several queues, each with a meter of its own: their epochs are gathered into one report.
+//! Several queues, each with its own meter: their epochs are collected into one report.
 
 use std::io;
 use std::sync::Mutex;
@@ -133,7 +133,7 @@ fn a_silent_queue_without_a_packet_keeps_no_epoch_open() {
             let (before, begun) = (so_far(), Instant::now());
             let frames: Vec<_> = second.iter().map(frame).collect();
             push(&mut *busy, &frames);
-            // The closer has the time that it needs to give summaries back.
+            // Give the closer time to return summaries.
             while so_far() == before && begun.elapsed() < Duration::from_millis(20) {
                 thread::sleep(Duration::from_millis(1));
             }

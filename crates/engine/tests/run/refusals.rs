@@ -21,7 +21,7 @@ fn what_does_not_exist_is_refused() {
     assert!(text.contains("--memory"), "{text}");
 }
 
-/// Bytes that a plan lacks the memory for: needed, and given.
+/// The bytes needed and given, if the memory of a plan is too small.
 fn lacks(config: &Config) -> Option<(usize, usize)> {
     match Plan::new(config.clone()).err()? {
         EngineError::Build(error) => match *error.kind() {
@@ -32,7 +32,7 @@ fn lacks(config: &Config) -> Option<(usize, usize)> {
     }
 }
 
-/// With the memory that is said to be needed the run can begin, and with a byte less it cannot.
+/// The run can begin with the memory that the refusal names, and not with a byte less.
 #[test]
 fn the_memory_that_is_needed_is_enough() {
     let mut lacking = 0;
@@ -78,7 +78,7 @@ fn named(config: &Config) -> Vec<Config> {
     able.algorithms.iter().map(named).collect()
 }
 
-/// Asserts that what a refusal names can begin; returns the names.
+/// Asserts that the configurations that a refusal names can begin; returns their names.
 fn remedies(config: &Config) -> Vec<String> {
     let named = named(config);
     for config in &named {
@@ -89,7 +89,7 @@ fn remedies(config: &Config) -> Vec<String> {
     named.into_iter().map(|config| config.algorithm).collect()
 }
 
-/// What a refusal names is not refused, whatever else the run is asked for.
+/// A refusal names no algorithm that is refused in the same run.
 #[test]
 fn the_algorithms_named_can() {
     let forecast = Config { forecast: ForecastModel::HoltWinters, ..asking(&["changes"]) };
@@ -150,7 +150,7 @@ fn parameters_that_answer_are_named() {
     assert!(text.contains("two-level"), "{text}");
 }
 
-/// Behind a sampler nothing tells entropy: without it some do.
+/// Behind a sampler no algorithm answers entropy; without it some do.
 #[test]
 fn what_answers_without_the_accelerators_is_named_as_such() {
     let accelerators = vec![("uniform".to_owned(), Parameters::default())];

@@ -17,7 +17,7 @@ use crate::epochs::SECOND;
 use crate::meters::{alone, frames, named, push, pushed};
 use crate::{asking, only_epoch, refusal, run};
 
-/// Sampled before headers by an accelerator with these parameters.
+/// A configuration sampled before headers by an accelerator with these parameters.
 fn sampled(accelerator: &str, parameters: &[(&str, &str)], config: Config) -> Config {
     let headers = parameters.iter().copied().chain([("before", "headers")]);
     let accelerators = vec![(accelerator.to_owned(), Parameters::new(headers))];
@@ -28,7 +28,7 @@ fn one_in_ten(config: Config) -> Config {
     sampled("uniform", &[("sample", "10")], config)
 }
 
-/// Every sampler that can decide before headers, with a summary that it goes before.
+/// Every sampler that can decide before headers, with a summary that it supports.
 fn every() -> Vec<Config> {
     let sources = Config { key: KeyKind::SOURCE.into(), ..asking(&["top"]) };
     let sketch = Config { algorithm: "count-sketch".to_owned(), ..sources.clone() };

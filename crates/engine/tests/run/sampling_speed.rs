@@ -1,7 +1,8 @@
-//! What packets cost that a sampler before the headers passes over.
+//! The cost of packets that a sampler before headers skips.
 //!
-//! `cargo test --release -p flowgauge-engine --test run -- --ignored --nocapture sampling_speed`, alone on
-//! the machine. `FLOWGAUGE_CAPTURES` may name a folder of captures, whose frames are then those asked about.
+//! `cargo test --release -p flowgauge-engine --test run -- --ignored --nocapture sampling_speed`,
+//! alone on the machine. `FLOWGAUGE_CAPTURES` may name a folder of captures, whose frames are then
+//! those asked about.
 
 use std::fs;
 use std::path::Path;

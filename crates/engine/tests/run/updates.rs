@@ -1,4 +1,4 @@
-//! Updates of epochs that go on: each is the report of a run over the packets so far.
+//! Updates of open epochs: each equals the report of a run over the packets so far.
 
 use std::collections::HashMap;
 use std::thread;

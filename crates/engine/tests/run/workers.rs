@@ -1,4 +1,5 @@
-//! Several workers report what one worker does, with summaries of their own or with one that all of them fill.
+//! Several workers report what one worker does, with summaries of their own or with one that all of
+//! them fill.
 
 use std::collections::HashMap;
 use std::slice;
@@ -20,7 +21,7 @@ const PACKETS: usize = 6000;
 
 pub(crate) const ALL: [Dispatch; 3] = [Dispatch::Digest, Dispatch::Source, Dispatch::Queue];
 
-/// What of the reports must not depend on the workers: all but memory, and how long threads waited.
+/// The parts of reports that must not depend on the workers: all but memory and waiting times.
 pub(crate) fn reports(config: Config, bytes: &[u8]) -> Vec<Value> {
     let (mut lines, _) = run(config, bytes);
     for line in &mut lines {
@@ -419,7 +420,7 @@ fn what_cannot_be_shared_is_refused_with_what_can() {
     let text = with("linear-table", "layout", "inline");
     let inline = "'layout=inline' is not supported in a concurrent table: use layout=records";
     assert!(text.contains(inline), "{text}");
-    // What one worker of several may miss, all of them together do not.
+    // What one of several workers may miss, all of them together do not.
     let threshold = Threshold::Weight(9);
     let queue = Config { threshold, dispatch: Some(Dispatch::Queue), ..two };
     assert!(Plan::new(Config { shared: true, ..queue }).is_ok());

@@ -1,4 +1,4 @@
-//! CSV: tables that any reader splits, with cells that no spreadsheet runs.
+//! CSV: tables that any reader can split, with cells that no spreadsheet runs.
 
 use std::collections::BTreeMap;
 use std::io;

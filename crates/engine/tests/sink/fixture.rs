@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use flowgauge_core::audit::Observed;
-use flowgauge_core::key::{CanonicalKey, Field, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
 use flowgauge_core::summary::{Estimate, QuantileOf, Seen, Setting, SizeEstimate};
 use flowgauge_core::task::{
@@ -19,6 +19,8 @@ use flowgauge_engine::report::{
 };
 use flowgauge_engine::source::{Counter, CounterKind};
 use flowgauge_kernel::SeedId;
+
+use super::widest_value;
 
 const START_NS: i64 = 1_459_947_600_000_000_000;
 
@@ -384,17 +386,6 @@ pub(crate) fn kinds() -> impl Iterator<Item = KeyKind> {
         port.with(KeyKind::SOURCE_PORT).with(KeyKind::PROTOCOL),
     ];
     KeyKind::NAMED.into_iter().map(|(_, kind)| kind).chain(unnamed)
-}
-
-/// The longest text of a field.
-fn widest_value(field: Field) -> String {
-    match field {
-        Field::Source | Field::Destination | Field::Host => Ipv6Addr::from(u128::MAX).to_string(),
-        Field::SourcePort | Field::DestinationPort => "65535".to_owned(),
-        Field::Protocol | Field::TcpFlags => "255".to_owned(),
-        Field::Vlan => "4095".to_owned(),
-        Field::SourceMac | Field::DestinationMac | Field::Mac => "ff:ff:ff:ff:ff:ff".to_owned(),
-    }
 }
 
 /// An epoch of several million packets in which every item is as wide as it can be.

@@ -1,4 +1,4 @@
-//! HTML: the items of JSON, which no text in them leaves, in a page that loads nothing.
+//! HTML: the items of JSON, from which no text escapes, in a page that loads nothing.
 
 use flowgauge_engine::sink::{Format, Html, Json};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What readers of reports get to see.
+//! Reports as readers see them.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod csv;
@@ -10,11 +10,13 @@ mod outlets;
 mod text;
 
 use std::io;
+use std::net::Ipv6Addr;
 
+use flowgauge_core::key::Field;
 use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
 use flowgauge_engine::sink::Format;
 
-/// Compares `actual` with a file in `tests/golden`, which `UPDATE_GOLDEN=1` writes anew.
+/// Compares `actual` with a file in `tests/golden`, which `UPDATE_GOLDEN=1` rewrites.
 fn assert_golden(name: &str, actual: &str) {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -24,7 +26,7 @@ fn assert_golden(name: &str, actual: &str) {
     assert_eq!(actual, expected, "{name} differs; look at it, then run with UPDATE_GOLDEN=1");
 }
 
-/// A format, and what it wrote.
+/// A format with its output.
 struct Page<F> {
     format: F,
     out: Vec<u8>,
@@ -56,4 +58,15 @@ fn run(sink: &mut Page<impl Format>) {
     sink.gap(&fixture::gap()).unwrap();
     sink.epoch(&fixture::all_tasks()).unwrap();
     sink.total(&fixture::total(&["a.pcap", "cut.pcap"], 2)).unwrap();
+}
+
+/// The longest text of a field.
+fn widest_value(field: Field) -> String {
+    match field {
+        Field::Source | Field::Destination | Field::Host => Ipv6Addr::from(u128::MAX).to_string(),
+        Field::SourcePort | Field::DestinationPort => "65535".to_owned(),
+        Field::Protocol | Field::TcpFlags => "255".to_owned(),
+        Field::Vlan => "4095".to_owned(),
+        Field::SourceMac | Field::DestinationMac | Field::Mac => "ff:ff:ff:ff:ff:ff".to_owned(),
+    }
 }

@@ -1,4 +1,4 @@
-//! Sinks behind queues: in replay nothing is lost, live nothing waits.
+//! Sinks with queues: a replay loses nothing, a live run waits for nothing.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +12,7 @@ use flowgauge_engine::snapshot::Saved;
 
 use crate::fixture;
 
-/// Time enough for whatever must happen.
+/// Enough time for everything that must happen.
 const LONG: Duration = Duration::from_secs(20);
 
 /// Epoch, and the reports missing before it, of each item; the total comes last, as `u64::MAX`.

@@ -1,4 +1,4 @@
-//! Closed epochs that are stored, merged and asked again: answers, audits and observed times.
+//! Closed epochs that are stored, merged and queried: answers, audits and observed times.
 
 use flowgauge_core::key::{CanonicalKey, KeySpec};
 use flowgauge_core::packet::Tunnels;
@@ -14,14 +14,14 @@ use crate::capture::{Pcap, Random, mixed};
 use crate::stored::measured_by;
 use crate::{LIMIT, asking, only_epoch, saved, snapshot};
 
-/// What a snapshot answers to the tasks.
+/// The answers of a snapshot to the tasks.
 fn answers(snapshot: &mut Snapshot, tasks: &[&str]) -> Result<Value, EngineError> {
     let flow = "source=10.0.0.1,destination=10.0.0.2,source_port=1,destination_port=80,protocol=17";
     let flow = snapshot.config().key.parse_flow(flow).unwrap();
     answers_of(snapshot, tasks, &[flow])
 }
 
-/// What a snapshot answers to the tasks, of which one may be asked about these flows.
+/// The answers of a snapshot to the tasks, one of which may ask for these flows.
 pub(crate) fn answers_of(
     snapshot: &mut Snapshot,
     tasks: &[&str],

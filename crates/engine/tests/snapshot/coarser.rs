@@ -1,4 +1,4 @@
-//! Snapshots that are asked by a coarser key than they were measured by.
+//! Snapshots queried by a coarser key than the measured one.
 
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::Config;

@@ -1,6 +1,6 @@
-//! Snapshots that are kept: what was stored once is read for ever.
+//! Committed snapshots: what was stored once can be read forever.
 //!
-//! `FLOWGAUGE_GOLDEN=write` writes them anew, after a change of the form that is meant.
+//! `FLOWGAUGE_GOLDEN=write` rewrites them after an intended change of the format.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -17,7 +17,7 @@ use crate::snapshots::seed_file;
 use crate::stored::measured_by;
 use crate::{LIMIT, asking, saved};
 
-/// The measurements that are kept, by the names of their files.
+/// The measurements of the committed snapshots, by file name.
 pub(crate) fn measurements() -> Vec<(&'static str, Config)> {
     let spread_of = SpreadOf::Endpoint;
     let small = Config { memory_bytes: 64 << 10, spread_of, ..asking(&["top"]) };
@@ -98,7 +98,7 @@ pub(crate) fn golden(name: &str) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What the measurement stores today of a fixed capture, on a fixed host.
+/// What the measurement stores today for a fixed capture on a fixed host.
 fn stored(config: Config) -> Vec<u8> {
     let saved = saved(config, &mixed(61, 30));
     assert_eq!(saved.len(), 1);

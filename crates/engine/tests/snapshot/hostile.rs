@@ -1,5 +1,5 @@
-//! Bytes that are no snapshot, or not the one that was stored: refused, or within the memory limit what
-//! they say.
+//! Bytes that are not a snapshot, or not the stored one: they are refused, or decoded within the
+//! memory limit.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +63,7 @@ fn every_cut_is_refused() {
         for end in 0..bytes.len() {
             let what = format!("{name} cut to {end} bytes");
             assert!(refusal(&bytes[..end], &what).is_damage(), "{what}");
-            // Behind a checksum that fits the rest, what is missing is missed.
+            // With a matching checksum, missing fields are still noticed.
             if end >= 4 {
                 refusal(&mended(bytes[..end].to_vec()), &what);
             }
@@ -74,8 +74,8 @@ fn every_cut_is_refused() {
     }
 }
 
-/// What the bytes make where their checksums are made to fit: an error, or a snapshot that can be
-/// stored, asked and merged. Returns whether they make one.
+/// Decodes the bytes with matching checksums: to an error, or to a snapshot that can be stored,
+/// queried and merged. Returns whether they are a snapshot.
 fn does_no_harm(bytes: &[u8], original: &[u8], what: &str) -> bool {
     let bytes = mended_whole(bytes.to_vec(), &lanes(original).unwrap());
     let Ok(mut snapshot) = decode(&bytes) else { return false };

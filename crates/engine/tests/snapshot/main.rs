@@ -1,4 +1,4 @@
-//! Snapshots: what a closed epoch is stored as, and what the stored bytes answer.
+//! Snapshots: the stored form of closed epochs, and the answers of the stored bytes.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod answers;
@@ -27,7 +27,7 @@ static ALLOCATOR: Counting = Counting;
 
 const LIMIT: usize = 64 << 20;
 
-/// Keeps what is stored.
+/// A sink that keeps stored epochs.
 #[derive(Default)]
 struct Keep(Vec<Arc<Saved>>);
 

@@ -1,4 +1,4 @@
-//! Which snapshots add up, and to what.
+//! Which snapshots can be merged, and into what.
 
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{CanonicalKey, KeySpec};

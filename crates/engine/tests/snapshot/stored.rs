@@ -1,4 +1,4 @@
-//! A second reader of the stored form: what `docs/snapshot.md` says, and no more.
+//! A second reader of the stored form, made from `docs/snapshot.md` alone.
 
 use std::ops::Range;
 

@@ -5,9 +5,7 @@
 //! share is the same, and the reports are as long.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod cycle;
-
-use std::io;
+use std::io::{self, Read};
 
 use flowgauge_capture::Captures;
 use flowgauge_core::catalog;
@@ -21,13 +19,12 @@ use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
 use flowgauge_filter::Filter;
 use flowgauge_kernel::counting::{Counting, Heap, heap};
-
-use cycle::{Cycle, Format};
+use flowgauge_synthetic::{self as synthetic, Packet, Profile, Traffic};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What happened from the end of one report to the end of the next.
+/// The allocations between the ends of two reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     /// Allocations of the engine, up to the report. Writing it is left out: text grows with the
@@ -37,8 +34,8 @@ struct Step {
     bytes: i64,
 }
 
-/// Writes reports to nowhere, and notes what was asked for up to each: by the closer's thread, which
-/// begins with nothing, and up to the total by the thread that reads.
+/// A sink that discards reports, and notes the allocations up to each: by the closer's thread,
+/// which begins with none, and up to the total by the reading thread.
 struct Meter {
     sink: Written<Json, io::Sink>,
     steps: Vec<Step>,
@@ -60,7 +57,7 @@ impl Sink for Meter {
     }
 }
 
-/// The steps of a run, of which the last is the total's, and its account.
+/// The steps of a run, with the total's as the last, and its account.
 fn steps(config: &Config, format: Format, cycles: u64) -> (Vec<Step>, Account) {
     let plan = Plan::new(config.clone()).unwrap();
     let mut source = Captures::from_reader("cycle", Cycle::new(format, cycles));
@@ -73,15 +70,15 @@ fn steps(config: &Config, format: Format, cycles: u64) -> (Vec<Step>, Account) {
     (meter.steps, total.account)
 }
 
-/// Every kind of run: the ways of a packet to a summary, each with all tasks that can be answered.
+/// Every kind of run: all ways of a packet to a summary, each with all tasks that can be answered.
 fn configs() -> Vec<(String, Config)> {
     let mut configs = Vec::new();
     for info in catalog::ALGORITHMS {
-        // The ways of a packet do not depend on the algorithm: one goes all of them.
+        // The ways of a packet do not depend on the algorithm: run all of them with one.
         let all = info.name == "linear-table";
         let kinds = [KeyKind::FIVE_TUPLE, KeyKind::SOURCE, KeyKind::PROTOCOL];
         for kind in kinds.into_iter().take(if all { 3 } else { 2 }) {
-            // A small set of heavy keys, where there is one, so that little memory holds it.
+            // Few candidates, if the algorithm has them, so that they fit into little memory.
             let set = info.parameters.iter().filter(|parameter| parameter.name == "candidates");
             let plain = Config {
                 key: kind.into(),
@@ -114,8 +111,8 @@ fn configs() -> Vec<(String, Config)> {
     configs
 }
 
-/// KLL is the exception to the rule: its library allocates whenever it compacts a level, which
-/// packets it is due at being decided by random bits that nothing seeds.
+/// KLL is the exception: its library allocates whenever it compacts a level, and unseeded random
+/// bits decide at which packets it does.
 fn library_allocates(name: &str) -> bool {
     name.starts_with("kll ")
 }
@@ -234,4 +231,148 @@ fn epochs_allocate_for_their_reports_only_and_keep_nothing() {
             assert!(short.iter().all(|step| *step == first), "{name} {one:?} {short:?}");
         }
     }
+}
+
+/// Packets of a cycle, which are a second apart in all: one every 500 µs.
+pub(crate) const PACKETS: u64 = 2_000;
+
+/// The formats that captures come in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Format {
+    Pcap,
+    Pcapng,
+}
+
+/// A stream of `cycles` times the same packets. Reading from it does not allocate.
+pub(crate) struct Cycle {
+    format: Format,
+    head: Vec<u8>,
+    /// The records of a cycle, and where their timestamps lie.
+    records: Vec<u8>,
+    stamps: Vec<usize>,
+    /// Microseconds since the UNIX epoch at which the cycle begins.
+    start_us: u64,
+    cycles: u64,
+    head_at: usize,
+    at: usize,
+}
+
+impl Cycle {
+    pub(crate) fn new(format: Format, cycles: u64) -> Self {
+        let start_us = synthetic::Config::START_NS.cast_unsigned() / 1_000;
+        let (records, head) = (Vec::new(), head(format));
+        let (stamps, at) = (Vec::new(), 0);
+        let mut cycle = Self { format, head, records, stamps, start_us, cycles, head_at: 0, at };
+        for frame in frames() {
+            cycle.push(&frame);
+        }
+        cycle.stamp();
+        cycle
+    }
+
+    fn push(&mut self, frame: &[u8]) {
+        let (records, length) = (&mut self.records, frame.len() as u32);
+        match self.format {
+            Format::Pcap => {
+                self.stamps.push(records.len());
+                records.extend([0; 8]);
+                records.extend([length.to_le_bytes(); 2].concat());
+                records.extend(frame);
+            }
+            Format::Pcapng => {
+                let padded = frame.len().next_multiple_of(4);
+                let block = (padded as u32 + 32).to_le_bytes();
+                records.extend([6_u32.to_le_bytes(), block, [0; 4]].concat());
+                self.stamps.push(records.len());
+                records.extend([0; 8]);
+                records.extend([length.to_le_bytes(); 2].concat());
+                records.extend(frame);
+                records.extend(&[0; 4][..padded - frame.len()]);
+                records.extend(block);
+            }
+        }
+    }
+
+    /// Writes the times of the cycle that begins.
+    fn stamp(&mut self) {
+        for (number, &at) in self.stamps.iter().enumerate() {
+            let time_us = self.start_us + number as u64 * 1_000_000 / PACKETS;
+            let (first, second) = match self.format {
+                Format::Pcap => (time_us / 1_000_000, time_us % 1_000_000),
+                Format::Pcapng => (time_us >> 32, time_us & 0xffff_ffff),
+            };
+            self.records[at..at + 4].copy_from_slice(&(first as u32).to_le_bytes());
+            self.records[at + 4..at + 8].copy_from_slice(&(second as u32).to_le_bytes());
+        }
+    }
+}
+
+impl Read for Cycle {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut head = &self.head[self.head_at..];
+        if !head.is_empty() {
+            let read = head.read(out)?;
+            self.head_at += read;
+            return Ok(read);
+        }
+        if self.cycles == 0 {
+            return Ok(0);
+        }
+        let read = (&self.records[self.at..]).read(out)?;
+        self.at += read;
+        if self.at == self.records.len() {
+            self.at = 0;
+            self.cycles -= 1;
+            self.start_us += 1_000_000;
+            self.stamp();
+        }
+        Ok(read)
+    }
+}
+
+fn head(format: Format) -> Vec<u8> {
+    let words: &[u32] = match format {
+        Format::Pcap => &[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, 1],
+        Format::Pcapng => {
+            &[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28, 1, 20, 1, 262_144, 20]
+        }
+    };
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The frames of a cycle: IPv4 and IPv6, some in a VXLAN tunnel, ARP, and cut ones.
+fn frames() -> Vec<Vec<u8>> {
+    let config = synthetic::Config {
+        profile: Profile::Zipf { flows: 500, skew: 1.0 },
+        packets: PACKETS,
+        size: "imix".parse().unwrap(),
+        ipv6: 0.3,
+        ..synthetic::Config::default()
+    };
+    println!("seed {}", config.seed);
+    let mut bytes = vec![0; Packet::MAX_WIRE];
+    let frames = Traffic::new(config).unwrap().enumerate().map(|(number, packet)| {
+        let frame = packet.frame(&mut bytes);
+        let frame = &bytes[..frame];
+        match number % 50 {
+            0 => [&[0xff; 12], &[8, 6][..], &[0; 46]].concat(),
+            1 => frame[..30].to_vec(),
+            tunnelled if tunnelled % 3 == 0 => vxlan(frame),
+            _ => frame.to_vec(),
+        }
+    });
+    frames.collect()
+}
+
+/// The frame in a tunnel between two hosts.
+fn vxlan(frame: &[u8]) -> Vec<u8> {
+    let length = |headers: usize| ((frame.len() + headers) as u16).to_be_bytes();
+    let mut outer = vec![2; 12];
+    outer.extend([8, 0, 0x45, 0]);
+    outer.extend(length(36));
+    outer.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 0, 0x12, 0xb5]);
+    outer.extend(length(16));
+    outer.extend([0, 0, 8, 0, 0, 0, 0, 0, 7, 0]);
+    outer.extend(frame);
+    outer
 }
