@@ -1,4 +1,5 @@
-//! From the options to the configurations that the engine runs, with the choice of --algorithm auto.
+//! From the options to the configurations that the engine runs, with the choice of --algorithm
+//! auto.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! What a run shows on standard error: a progress bar on a terminal, and with -v what measures, in how much memory, and how fast it was.
+//! What a run shows on standard error: a progress bar on a terminal, and with -v what measures, in
+//! how much memory, and how fast it was.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
