@@ -6,6 +6,16 @@ use flowgauge_core::terms::Size;
 
 /// The account of an epoch or of a whole run. Invariant: `read = skipped + filtered + malformed +
 /// no_key + keyed`, and `keyed = ingested + untracked + dropped`.
+///
+/// ```
+/// use flowgauge_engine::account::Account;
+///
+/// let mut total = Account { read: 10, keyed: 8, filtered: 2, ..Account::default() };
+/// total.add(&Account { read: 5, keyed: 4, malformed: 1, ..Account::default() });
+/// let Account { read, filtered, malformed, no_key, keyed, .. } = total;
+/// assert_eq!(read, total.skipped.packets + filtered + malformed + no_key + keyed);
+/// assert_eq!(keyed, 12);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets that the source delivered.

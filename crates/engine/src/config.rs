@@ -10,6 +10,24 @@ use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 
 /// The configuration of one measurement and of its run, with the defaults of the command line.
+///
+/// ```
+/// use flowgauge_core::key::KeyKind;
+/// use flowgauge_core::summary::Parameters;
+/// use flowgauge_engine::{Config, EpochLength, Plan};
+///
+/// let config = Config {
+///     key: KeyKind::SOURCE.into(),
+///     algorithm: "count-min".to_owned(),
+///     parameters: Parameters::new([("rows", 4), ("columns", 1 << 10)]),
+///     tasks: Some(vec!["top".to_owned()]),
+///     epoch: EpochLength::Time(10_000_000_000),
+///     memory_bytes: 4 << 20,
+///     ..Config::default()
+/// };
+/// assert_eq!(Plan::new(config)?.explain().tasks, ["top"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -142,6 +160,22 @@ impl Default for Config {
 }
 
 /// Where epochs end, or the interval between updates.
+///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::{Config, EpochLength, Plan, report::EpochReport, run, sink::Each};
+/// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+///
+/// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
+/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
+/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
+/// let config = Config { epoch: EpochLength::Packets(400), memory_bytes: 1 << 20, ..Config::default() };
+/// let mut packets = Vec::new();
+/// let mut sink = Each(|report: &EpochReport| Ok(packets.push(report.account.keyed)));
+/// run(Plan::new(config)?, &mut source, &mut sink, &mut |_| {})?;
+/// assert_eq!(packets, [400, 400, 200]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochLength {
     /// One epoch for the whole input.

@@ -10,6 +10,18 @@ use flowgauge_core::unknown::Unknown;
 use crate::sink::SinkError;
 
 /// The reason why a run cannot begin or continue.
+///
+/// ```
+/// use flowgauge_engine::{Config, EngineError, Plan};
+///
+/// let config = Config {
+///     algorithm: "hyperloglog".to_owned(),
+///     tasks: Some(vec!["heavy-hitters".to_owned()]),
+///     ..Config::default()
+/// };
+/// let refused = Plan::new(config).err();
+/// assert!(matches!(refused, Some(EngineError::Task { task: "heavy-hitters", .. })));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The algorithm cannot be built with these options or in this memory.

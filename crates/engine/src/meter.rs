@@ -17,6 +17,29 @@ use crate::source::{Ahead, Skipped, Thinned};
 /// There is one meter for each thread that has packets. A push costs one virtual call for each
 /// burst and measurement, and allocates nothing. In a replay, a meter waits for the closer while
 /// all its summaries are there.
+///
+/// ```
+/// use flowgauge_core::packet::{Frame, FrameColumns, LinkType};
+/// use flowgauge_engine::sink::{Json, Written};
+/// use flowgauge_engine::{Config, Plan};
+/// use flowgauge_synthetic::Traffic;
+///
+/// let plan = Plan::new(Config { memory_bytes: 1 << 20, ..Config::default() })?;
+/// let (mut meters, group) = plan.build()?;
+/// let mut meter = meters.remove(0);
+/// for packet in Traffic::new(flowgauge_synthetic::Config { packets: 100, ..Default::default() })? {
+///     let mut buffer = [0; 64];
+///     let captured = packet.frame(&mut buffer);
+///     let bytes = &buffer[..captured];
+///     let (wire, link, time_ns) = (packet.wire, LinkType::ETHERNET, packet.time_ns);
+///     let burst: FrameColumns<'_> = [Frame { bytes, wire, link, time_ns }].into_iter().collect();
+///     meter.push(burst.frames());
+/// }
+/// meter.finish();
+/// let closed = group.close(&mut Written::new(Json, Vec::new()))?;
+/// assert_eq!(closed.totals[0].account.keyed, 100);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Meter: Send {
     /// Returns which packets of a burst to push, before their headers are read: one bit for each,
     /// the first packet's lowest. Push these next, in order; the others are counted as skipped. The

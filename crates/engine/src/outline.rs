@@ -173,6 +173,15 @@ fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineEr
 }
 
 /// The tasks that `algorithm` with its default parameters answers for this key and measure.
+///
+/// ```
+/// use flowgauge_core::key::KeyKind;
+/// use flowgauge_core::terms::Measure;
+/// use flowgauge_engine::answered;
+///
+/// let tasks = answered(KeyKind::SOURCE.into(), Measure::Packets, "hyperloglog");
+/// assert!(tasks.contains(&"cardinality") && !tasks.contains(&"top"));
+/// ```
 pub fn answered(key: KeySpec, by: Measure, algorithm: &str) -> Vec<&'static str> {
     let config = Config { key, by, algorithm: algorithm.to_owned(), ..Config::default() };
     let Ok(outlines) = Outlines::new(&config) else { return Vec::new() };
@@ -184,6 +193,19 @@ pub fn answered(key: KeySpec, by: Measure, algorithm: &str) -> Vec<&'static str>
 
 /// The configuration with the first algorithm that answers its tasks, and that algorithm in the
 /// form of `--algorithm`. `None` if its own algorithm answers them, or if no other does.
+///
+/// ```
+/// use flowgauge_engine::{Config, capable};
+///
+/// let config = Config {
+///     algorithm: "hyperloglog".to_owned(),
+///     tasks: Some(vec!["heavy-hitters".to_owned()]),
+///     ..Config::default()
+/// };
+/// let (instead, algorithm) = capable(&config).expect("some algorithm lists heavy hitters");
+/// assert!(algorithm.starts_with(&instead.algorithm));
+/// assert!(capable(&instead).is_none());
+/// ```
 pub fn capable(config: &Config) -> Option<(Config, String)> {
     let check = |config: &Config| check(&mut config.clone(), Seed::number(ANY_SEED)).map(drop);
     let Err(EngineError::Task { able: Able { algorithms, alone: false }, .. }) = check(config)

@@ -26,6 +26,17 @@ use crate::summaries::{Set, Sets, View};
 use crate::{builder, outline, seed, snapshot};
 
 /// Measurements that are ready to begin, with all memory reserved.
+///
+/// ```
+/// use flowgauge_engine::{Config, Plan};
+///
+/// let plan = Plan::new(Config { memory_bytes: 1 << 20, ..Config::default() })?;
+/// let explanation = plan.explain();
+/// assert_eq!(explanation.summary.algorithm, "linear-table");
+/// assert!(explanation.summary.memory_bytes <= 1 << 20);
+/// assert!(explanation.lanes.iter().all(|lane| lane.flows.is_some()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Plan(Vec<Prepared>);
 
 /// One measurement that is ready to begin.

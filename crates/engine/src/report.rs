@@ -15,6 +15,29 @@ pub use crate::sampling::Traffic;
 use crate::source::Counter;
 
 /// The report of a closed epoch, or an update: the report of the open epoch so far.
+///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_core::task::Report;
+/// use flowgauge_engine::{Config, Plan, report::EpochReport, run, sink::Each};
+/// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+///
+/// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
+/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
+/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
+/// let mut flows = 0.0;
+/// let mut sink = Each(|report: &EpochReport| {
+///     let answer = report.tasks.iter().find(|(name, _)| *name == "cardinality");
+///     if let Some((_, Report::Cardinality { flows: estimate })) = answer {
+///         flows = estimate.value;
+///     }
+///     Ok(())
+/// });
+/// let plan = Plan::new(Config { memory_bytes: 1 << 20, ..Config::default() })?;
+/// run(plan, &mut source, &mut sink, &mut |_| {})?;
+/// assert!((1.0..=1_000.0).contains(&flows));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct EpochReport {
     /// The name of the measurement.

@@ -14,6 +14,17 @@ use crate::error::EngineError;
 use crate::source::Thinned;
 
 /// Packets that arrived together and have not been read yet.
+///
+/// ```
+/// use flowgauge_engine::{Arrivals, Config, Plan};
+///
+/// let plan = Plan::new(Config { memory_bytes: 1 << 20, ..Config::default() })?;
+/// let (mut meters, _group) = plan.build()?;
+/// // Without a sampler before headers, the meter wants every packet.
+/// let wanted = meters[0].want(&Arrivals { packets: 3, bytes: 192, time_ns: 0 });
+/// assert_eq!(wanted, 0b111);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrivals {
     /// Number of packets, at most 64.

@@ -63,6 +63,21 @@ pub fn random() -> io::Result<Seed> {
 
 /// The seed made of all bytes of a file that only its owner may read.
 ///
+/// ```
+/// use std::fs::{self, OpenOptions};
+/// use std::os::unix::fs::OpenOptionsExt;
+///
+/// use flowgauge_engine::seed;
+///
+/// let path = std::env::temp_dir().join(format!("flowgauge-seed-{}", std::process::id()));
+/// let mut file = OpenOptions::new().write(true).create(true).mode(0o600).open(&path)?;
+/// std::io::Write::write_all(&mut file, &[7; 32])?;
+/// let seed = seed::from_file(&path)?;
+/// fs::remove_file(&path)?;
+/// assert_eq!(seed.id().kind(), "file");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// When the file cannot be read, is open to others, or has too few or too many bytes.
 pub fn from_file(path: &Path) -> Result<Seed, SeedError> {

@@ -10,6 +10,18 @@ use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::packet::{Frame, Frames, LinkType};
 
 /// Up to 256 frames in order of arrival, each a slice of its source's memory.
+///
+/// ```
+/// use flowgauge_core::packet::{Frame, LinkType};
+/// use flowgauge_engine::source::{Burst, Columns};
+///
+/// let mut columns = Columns::default();
+/// let mut burst = Burst::new(&mut columns);
+/// burst.push(Frame { bytes: &[0; 60], wire: 1514, link: LinkType::ETHERNET, time_ns: 7 });
+/// burst.snap(14);
+/// assert_eq!((burst.len(), burst.room()), (1, 255));
+/// assert_eq!(burst.frames().iter().map(|frame| frame.bytes.len()).sum::<usize>(), 14);
+/// ```
 pub struct Burst<'a> {
     bytes: ArrayVec<&'a [u8], BATCH_PACKETS>,
     columns: &'a mut Columns,
@@ -276,6 +288,17 @@ impl Skipped {
 }
 
 /// A counter of a source.
+///
+/// ```
+/// use flowgauge_engine::source::{Counter, CounterKind};
+///
+/// let received = Counter { count: 7, ..Counter::new("received", CounterKind::Other) };
+/// let lost = Counter { count: 2, ..Counter::new("lost", CounterKind::Lost) };
+/// let mut sums = vec![received];
+/// Counter::add(&mut sums, &[lost, received]);
+/// assert_eq!(Counter::sum(&sums, CounterKind::Lost), 2);
+/// assert_eq!(sums[0].count, 14);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// Its name, in lower case with underscores.
@@ -376,6 +399,23 @@ pub struct Piece {
 
 /// A chunk of packets that one thread reads and another one measures. Its memory moves between
 /// threads with it and is reused.
+///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::source::{Chunk, Chunks};
+/// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+///
+/// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
+/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
+/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
+/// let mut chunk = Chunk::default();
+/// let mut packets = 0;
+/// while source.read(&mut chunk)? {
+///     packets += chunk.frames().count();
+/// }
+/// assert_eq!(packets, 1_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Chunk {
     memory: Vec<u8>,

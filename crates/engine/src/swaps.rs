@@ -13,6 +13,22 @@ const BUCKETS: usize = 4096;
 /// A histogram of the times that workers spent swapping their summaries at the end of an epoch or
 /// at an update, and, separately, their waits for a set while the closer could not keep up. Memory:
 /// 16 KiB and 32 bytes.
+///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::{Config, EpochLength, Plan, report::EpochReport, run, sink::Each};
+/// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+///
+/// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
+/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
+/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
+/// let config = Config { epoch: EpochLength::Packets(100), memory_bytes: 1 << 20, ..Config::default() };
+/// let mut sink = Each(|_: &EpochReport| Ok(()));
+/// let swaps = run(Plan::new(config)?, &mut source, &mut sink, &mut |_| {})?.swaps;
+/// assert!(swaps.count() > 0);
+/// assert!(swaps.quantile(0.5) <= swaps.longest());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Swaps {
     buckets: Box<[u32; BUCKETS]>,

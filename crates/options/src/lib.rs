@@ -28,6 +28,15 @@ pub const WHAT: &str = "What to measure";
 pub const HOW: &str = "How to measure";
 
 /// A parser for one of a few named values.
+///
+/// ```
+/// use clap::{Arg, Command};
+///
+/// let measures = flowgauge_options::choice([("packets", 1), ("bytes", 2)]);
+/// let by = Arg::new("by").long("by").value_parser(measures);
+/// let matches = Command::new("measure").arg(by).get_matches_from(["measure", "--by", "bytes"]);
+/// assert_eq!(matches.get_one("by"), Some(&2));
+/// ```
 pub fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [(&'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {

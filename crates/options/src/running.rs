@@ -172,6 +172,20 @@ impl Running {
     /// The measurements of the options. The default epoch is `epoch`; with `save`, closed epochs
     /// are stored too.
     ///
+    /// ```
+    /// use clap::{Args, Command, FromArgMatches};
+    /// use flowgauge_engine::EpochLength;
+    /// use flowgauge_options::Running;
+    ///
+    /// let command = Running::augment_args(Command::new("measure"));
+    /// let options = ["measure", "--key", "source", "--memory", "16MiB", "--seed", "1"];
+    /// let running = Running::from_arg_matches(&command.try_get_matches_from(options)?)?;
+    /// let measurements = running.configs(EpochLength::Whole, false).map_err(|_| "refused")?;
+    /// assert_eq!(measurements[0].config.key.to_string(), "source");
+    /// assert_eq!(measurements[0].config.memory_bytes, 16 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When options contradict each other, or a file that they name cannot be read.
     pub fn configs(&self, epoch: EpochLength, save: bool) -> Result<Vec<Asked>, Refusal> {

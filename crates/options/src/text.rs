@@ -17,6 +17,16 @@ pub struct Named {
 
 /// Parses a measurement in the form of `--measure`: its name, a colon, and words `option=value`.
 ///
+/// ```
+/// use flowgauge_engine::EpochLength;
+///
+/// let named = flowgauge_options::parse("scanners: key=source memory=16MiB")?;
+/// let config = named.measurement.config(&named.name, EpochLength::Whole)?;
+/// assert_eq!((config.name.as_str(), config.memory_bytes), ("scanners", 16 << 20));
+/// assert!(flowgauge_options::parse("scanners: kay=source").is_err());
+/// # Ok::<(), String>(())
+/// ```
+///
 /// # Errors
 /// With a one-line reason, when a word is invalid.
 pub fn parse(text: &str) -> Result<Named, String> {
@@ -82,6 +92,13 @@ fn unknown<'a>(name: &str, option: &str, known: impl Iterator<Item = &'a str>) -
 }
 
 /// Parses the measurements of a configuration file, as described by `docs/config.schema.json`.
+///
+/// ```
+/// let yaml = "measurements:\n  scanners:\n    key: source\n    tasks: [superspreaders]\n";
+/// let measurements = flowgauge_options::parse_yaml(yaml)?;
+/// assert_eq!(measurements[0].name, "scanners");
+/// # Ok::<(), String>(())
+/// ```
 ///
 /// # Errors
 /// With a one-line reason, when the text is not such a file or an option is invalid.

@@ -44,6 +44,14 @@ pub struct Spec {
 
 /// Memory such as `64MiB`, `1.5GB` or bytes.
 ///
+/// ```
+/// use flowgauge_options::values::{size, time};
+///
+/// assert_eq!(size("1.5MiB"), Ok(1_572_864));
+/// assert_eq!(time("500ms"), Ok(500_000_000));
+/// assert!(size("much").is_err());
+/// ```
+///
 /// # Errors
 /// With the expected form.
 pub fn size(text: &str) -> Result<usize, String> {

@@ -31,6 +31,19 @@ impl Record {
 }
 
 /// A sample: the first packets of an input in memory, and the expected number of packets.
+///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::auto::Sample;
+/// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+///
+/// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
+/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
+/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
+/// let sample = Sample::of(&mut source);
+/// assert_eq!(sample.len(), 1_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Default)]
 pub struct Sample {
     bytes: Vec<u8>,

@@ -51,6 +51,20 @@ impl Side {
 }
 
 /// Closes the epochs of the meters that were built together with it.
+///
+/// ```
+/// use flowgauge_engine::sink::{Line, Written};
+/// use flowgauge_engine::{Config, Plan};
+///
+/// let named = |name: &str| Config { name: name.into(), memory_bytes: 1 << 20, ..Config::default() };
+/// let (meters, group) = Plan::several(vec![named("a"), named("b")])?.build()?;
+/// // Both measurements share the only meter, which gets no packet here.
+/// meters.into_iter().for_each(|meter| meter.finish());
+/// let closed = group.close(&mut Written::new(Line, Vec::new()))?;
+/// assert_eq!(closed.totals.len(), 2);
+/// assert_eq!(closed.totals[0].epochs, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Group {
     pub(crate) closings: Vec<Side>,
     pub(crate) workers: Vec<Started>,

@@ -35,6 +35,23 @@ pub struct Outcome {
 /// Reads `source` to its end or to the limit, and reports to `sink`. Calls `progress` after every
 /// burst.
 ///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::{Config, Plan, report::EpochReport, run, sink::Each};
+/// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+///
+/// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
+/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
+/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
+/// let plan = Plan::new(Config { memory_bytes: 1 << 20, ..Config::default() })?;
+/// let mut bytes = 0;
+/// let mut sink = Each(|report: &EpochReport| Ok(bytes += report.account.keyed_bytes));
+/// let outcome = run(plan, &mut source, &mut sink, &mut |_| {})?;
+/// assert_eq!(outcome.total.account.keyed, 1_000);
+/// assert_eq!(bytes, 64_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// When a report cannot be written, or a thread cannot be started or fails. Problems of the input
 /// are in the [`Outcome`].

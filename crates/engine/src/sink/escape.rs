@@ -16,6 +16,12 @@ fn acts(c: char) -> bool {
 
 /// The text with every invisible character written as an escape (`
 /// `, `\u{1b}`). Backslashes are not escaped, so text that was escaped before stays the same.
+///
+/// ```
+/// use flowgauge_engine::sink::visible;
+///
+/// assert_eq!(visible("a\u{1b}[7m\n"), r"a\u{1b}[7m\n");
+/// ```
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);

@@ -9,6 +9,17 @@ const PAGE: &str = include_str!("html/page.html");
 
 /// A self-contained HTML page. Each item is the JSON of [`Json`] in its own element at the end of
 /// the page, so the numbers are those of JSON and items can be appended.
+///
+/// ```
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::{Format, Html};
+///
+/// let mut page = Vec::new();
+/// Html.total(&TotalReport::new("main".into()), &mut page)?;
+/// let page = String::from_utf8(page)?;
+/// assert!(page.contains(r#"<script type="application/json""#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Html;
 
 impl Html {

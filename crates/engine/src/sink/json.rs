@@ -19,6 +19,17 @@ use crate::report::{
 use crate::source::Counter;
 
 /// One line of JSON for each item. Lists are written item by item.
+///
+/// ```
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::{Format, Json};
+///
+/// let mut page = Vec::new();
+/// Json.total(&TotalReport::new("main".into()), &mut page)?;
+/// let page = String::from_utf8(page)?;
+/// assert!(page.starts_with(r#"{"type":"total""#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Json;
 
 impl Format for Json {

@@ -156,6 +156,16 @@ pub enum Align {
 }
 
 /// A table with titles, and a bar at the end of each row if there is room.
+///
+/// ```
+/// use flowgauge_engine::sink::layout::{Align, Look, Page, Table};
+///
+/// let mut table = Table::new(&[("flow", Align::Left), ("packets", Align::Right)]);
+/// table.row(vec!["10.0.0.1".into(), "12,345".into()], 0.0);
+/// let mut page = Page::new(Look::default());
+/// table.write(&mut page);
+/// assert!(page.into_text().contains("10.0.0.1   12,345"));
+/// ```
 pub struct Table {
     columns: Vec<(String, Align)>,
     /// Titles of the columns that are left out on narrow pages, in this order.

@@ -12,6 +12,17 @@ use crate::report::{EpochReport, Gap, TotalReport, Traffic};
 
 /// A line with the same columns for each epoch, each run of empty epochs, and the total, after a
 /// line of titles. No cell contains a space; `-` stands for a missing number.
+///
+/// ```
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::{Format, Line};
+///
+/// let mut page = Vec::new();
+/// Line.total(&TotalReport::new("main".into()), &mut page)?;
+/// let page = String::from_utf8(page)?;
+/// assert!(page.contains("total"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Line;
 
 /// The titles and the least widths of their columns; a negative width aligns to the left.

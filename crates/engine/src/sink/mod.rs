@@ -86,6 +86,26 @@ impl Takes {
 }
 
 /// A receiver of items in order of time.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::{Item, Sink, SinkError};
+///
+/// /// Counts the runs that have ended.
+/// struct Runs(u32);
+/// impl Sink for Runs {
+///     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+///         self.0 += u32::from(matches!(item, Item::Total(_)));
+///         Ok(())
+///     }
+/// }
+/// let mut runs = Runs(0);
+/// runs.deliver(&Item::Total(Arc::new(TotalReport::new("main".into()))))?;
+/// assert_eq!(runs.0, 1);
+/// # Ok::<(), SinkError>(())
+/// ```
 pub trait Sink: Send {
     /// The items that it wants. Other items are not counted as undelivered.
     fn takes(&self) -> Takes {
@@ -110,6 +130,17 @@ pub trait Sink: Send {
 }
 
 /// A way to write reports as bytes.
+///
+/// ```
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::{Format, Line};
+///
+/// let mut out = Vec::new();
+/// Line.header(&mut out)?;
+/// Line.total(&TotalReport::new("main".into()), &mut out)?;
+/// assert_eq!(String::from_utf8(out)?.lines().count(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Format: Send {
     /// Writes the beginning of a file: for most formats nothing.
     ///
@@ -155,6 +186,19 @@ pub trait Format: Send {
 ///
 /// The function is not called for empty epochs, whose numbers [`EpochReport::epoch`] skips, nor for
 /// the total, which is in the run's [`Outcome`](crate::Outcome).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use flowgauge_engine::report::{EpochReport, TotalReport};
+/// use flowgauge_engine::sink::{Each, Item, Sink};
+///
+/// let mut epochs = 0;
+/// let mut sink = Each(|_: &EpochReport| Ok(epochs += 1));
+/// sink.deliver(&Item::Total(Arc::new(TotalReport::new("main".into()))))?;
+/// assert_eq!(epochs, 0, "the total is no epoch");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Each<F>(pub F);
 
 impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
@@ -171,6 +215,19 @@ impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
 }
 
 /// A sink that writes items to a writer in a format, and flushes after each item.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::{Item, Json, Sink, Written};
+///
+/// let mut out = Vec::new();
+/// let total = Item::Total(Arc::new(TotalReport::new("main".into())));
+/// Written::new(Json, &mut out).deliver(&total)?;
+/// assert!(String::from_utf8(out)?.starts_with(r#"{"type":"total""#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Written<F, W> {
     format: F,
     out: W,

@@ -24,6 +24,25 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The run continues while at least one sink has not been closed by its reader.
 ///
 /// Dropping it writes the queues but does not call [`Sink::finish`], as after a failed run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use flowgauge_engine::Pace;
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::{Item, Json, Line, Outlets, Sink, Written};
+///
+/// let sinks: Vec<Box<dyn Sink>> = vec![
+///     Box::new(Written::new(Json, Vec::new())),
+///     Box::new(Written::new(Line, Vec::new())),
+/// ];
+/// let mut outlets = Outlets::new(Pace::Replay, sinks)?;
+/// outlets.deliver(&Item::Total(Arc::new(TotalReport::new("main".into()))))?;
+/// let endings = outlets.finish(Duration::from_secs(1));
+/// assert!(endings.iter().all(|ending| ending.error.is_none() && ending.undelivered == 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Outlets {
     pace: Pace,
     outlets: Vec<Outlet>,

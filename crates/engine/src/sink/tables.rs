@@ -19,6 +19,30 @@ use crate::account::Account;
 use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
 /// A receiver of tables. A table ends when the next one begins.
+///
+/// ```
+/// use std::io;
+/// use std::sync::Arc;
+///
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::Item;
+/// use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
+///
+/// struct Names(Vec<String>);
+/// impl Tables for Names {
+///     fn table(&mut self, _: &str, name: &str, _: &[Column]) -> io::Result<()> {
+///         self.0.push(name.to_owned());
+///         Ok(())
+///     }
+///     fn row(&mut self, _: &[Value]) -> io::Result<()> {
+///         Ok(())
+///     }
+/// }
+/// let mut names = Names(Vec::new());
+/// tables::write(&Item::Total(Arc::new(TotalReport::new("main".into()))), &mut names)?;
+/// assert!(names.0.contains(&"total".to_owned()));
+/// # Ok::<(), io::Error>(())
+/// ```
 pub trait Tables {
     /// Begins a table of a measurement. A table without rows is empty.
     ///

@@ -3,6 +3,14 @@
 use flowgauge_core::terms::Measure;
 
 /// A count such as `12,345` or `1.23 M`, at most 7 columns wide.
+///
+/// ```
+/// use flowgauge_engine::sink::units;
+///
+/// assert_eq!(units::count(12_345.0), "12,345");
+/// assert_eq!(units::bytes(34_500_000.0), "34.5 MB");
+/// assert_eq!(units::percent(0.123), "12.3 %");
+/// ```
 pub fn count(value: f64) -> String {
     let whole = value.round();
     if whole.abs() < 1e6 { grouped(whole) } else { scaled(value) }
@@ -139,6 +147,13 @@ const SECOND_NS: i64 = 1_000_000_000;
 const DAY_NS: i64 = 86_400 * SECOND_NS;
 
 /// Nanoseconds since the UNIX epoch as `2016-04-06T13:00:00.000000000Z`.
+///
+/// ```
+/// use flowgauge_engine::sink::{parse_rfc3339, rfc3339};
+///
+/// assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000000000Z");
+/// assert_eq!(parse_rfc3339("1970-01-01T00:00:01.5Z"), Some(1_500_000_000));
+/// ```
 pub fn rfc3339(time_ns: i64) -> String {
     let (year, month, day) = date(time_ns.div_euclid(DAY_NS));
     let in_day = time_ns.rem_euclid(DAY_NS);

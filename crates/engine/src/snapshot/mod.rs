@@ -1,7 +1,7 @@
 //! Snapshots: closed epochs that can be stored, merged and queried.
 //!
-//! A snapshot holds the identity of its measurement, the epochs that it covers, their account and the
-//! summaries of all lanes. `docs/snapshot.md` describes it byte by byte.
+//! A snapshot holds the identity of its measurement, the epochs that it covers, their account and
+//! the summaries of all lanes. `docs/snapshot.md` describes it byte by byte.
 
 mod coarse;
 mod codec;
@@ -33,6 +33,36 @@ pub(crate) use codec::saving_bytes;
 pub use coverage::Coverage;
 
 /// A snapshot: a closed epoch, or several merged ones.
+///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
+/// use flowgauge_engine::{Config, Plan, run, snapshot::Snapshot};
+/// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+///
+/// struct Keep(Vec<u8>);
+/// impl Sink for Keep {
+///     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+///         if let Item::Snapshot(saved) = item {
+///             self.0.clone_from(&saved.bytes);
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
+/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
+/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
+/// let config = Config { save: true, memory_bytes: 1 << 20, ..Config::default() };
+/// let mut keep = Keep(Vec::new());
+/// run(Plan::new(config)?, &mut source, &mut keep, &mut |_| {})?;
+/// let mut snapshot = Snapshot::decode(&keep.0, 16 << 20, None)?;
+/// assert_eq!(snapshot.account().keyed, 1_000);
+/// assert_eq!(snapshot.encode(), keep.0);
+/// let total = snapshot.query(|ask| ask.top = 3, &mut Written::new(Json, Vec::new()))?;
+/// assert_eq!(total.account.keyed, 1_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Snapshot {
     /// The configuration of the measurement.
     config: Config,

@@ -18,6 +18,18 @@ use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
 /// A page for each epoch and each update, and the totals at the end. Shows at most `rows` items of
 /// a list.
+///
+/// ```
+/// use flowgauge_engine::report::TotalReport;
+/// use flowgauge_engine::sink::layout::Look;
+/// use flowgauge_engine::sink::{Format, Text};
+///
+/// let text = Text { rows: 10, look: Look::default() };
+/// let mut page = Vec::new();
+/// text.total(&TotalReport::new("main".into()), &mut page)?;
+/// assert!(String::from_utf8(page)?.lines().all(|line| line.chars().count() <= text.look.width));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Text {
     /// Most items shown of a list.
     pub rows: usize,
