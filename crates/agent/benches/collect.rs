@@ -1,7 +1,8 @@
-//! What a collector costs: fed from memory, or through the brokers that `bench/collect.sh` starts.
+//! Benchmark of a collector, fed from memory or through the brokers that `bench/collect.sh` starts.
 //!
-//! `collect` feeds a collector. `collect BROKERS TOPIC REPORTS AGENTS EPOCH SECONDS` sends the snapshots of so
-//! many agents with epochs of so many milliseconds, for so long, and waits for the reports in a file.
+//! `collect` feeds a collector from memory. `collect BROKERS TOPIC REPORTS AGENTS EPOCH SECONDS`
+//! sends snapshots from AGENTS agents, with epochs of EPOCH milliseconds, for SECONDS seconds, and
+//! waits for the reports in the file REPORTS.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 #![expect(dead_code, reason = "tests use more of the network")]
@@ -33,17 +34,17 @@ const MIB: f64 = 1_048_576.0;
 
 const MEASUREMENTS: [&str; 3] = ["talkers", "hosts", "services"];
 
-/// Packets of an agent in an epoch, each from another address.
+/// Packets per agent and epoch, each from a different address.
 const PACKETS: i64 = 3000;
 
-/// A snapshot with its measurement and the number of its epoch.
+/// A snapshot with its measurement and epoch number.
 struct Timed {
     epoch: usize,
     measurement: &'static str,
     sent: Sent,
 }
 
-/// Snapshots of 256 KiB of all agents in the order of epochs.
+/// Snapshots of 256 KiB of all agents, in epoch order.
 fn network_of(agents: &[String], start_ns: i64, length_ns: i64, epochs: u32) -> Vec<Timed> {
     let mut all = Vec::new();
     let mut random = Rng::with_seed(1);
@@ -58,7 +59,7 @@ fn network_of(agents: &[String], start_ns: i64, length_ns: i64, epochs: u32) -> 
                 epoch: EpochLength::Time(length_ns),
                 ..flows()
             };
-            // One more, which ends the last one.
+            // The extra packet ends the last epoch.
             let packets: Vec<_> = (0..=i64::from(epochs) * PACKETS)
                 .map(|slot| (start_ns + slot * length_ns / PACKETS, random.u16(..)))
                 .collect();
@@ -117,7 +118,7 @@ fn from_memory() {
     println!("100 agents with 3 measurements every 10 s: {:.1} % of a core", each * 30.0 * 100.0);
 }
 
-/// An epoch of a measurement by its start.
+/// An epoch: its measurement and its start.
 type Epoch = (String, i64);
 
 /// When the last snapshot of each epoch was acknowledged.
@@ -146,7 +147,8 @@ fn through_brokers(
     let length_ns = i64::from(epoch_ms) * 1_000_000;
     let epochs = seconds * 1000 / epoch_ms;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    // Epochs begin while the snapshots are made ahead; none is further ahead than a collector takes.
+    // Epochs begin while the snapshots are still being built, but never further ahead than a
+    // collector accepts.
     let start_ns = i64::try_from(now.as_nanos()).unwrap().div_euclid(length_ns) * length_ns;
     let names = names(agents);
     let all = network_of(&names, start_ns, length_ns, epochs);
@@ -199,7 +201,7 @@ fn through_brokers(
     );
 }
 
-/// When the report of all agents of each epoch stood in the file.
+/// The time at which each epoch's report of all agents appeared in the file.
 fn watch(path: &str, wanted: usize, agents: u32) -> BTreeMap<Epoch, SystemTime> {
     let (mut seen, mut bytes, mut begun) = (BTreeMap::new(), Vec::new(), Instant::now());
     let mut at = 0;

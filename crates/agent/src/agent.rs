@@ -36,16 +36,16 @@ use crate::replay::{Replay, now_ns};
 use crate::sandbox::{Helper, Sandbox};
 use crate::supervision::{self, Watchdog};
 
-/// How soon a signal is seen, and the end of a run.
+/// Interval between checks for signals and for the end of the run.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the outputs of a run may take at its end.
+/// Time that the outputs of a run have to finish.
 const FINISH: Duration = Duration::from_secs(5);
 
-/// The socket in an agent's folder, where `flowgauge top` reads.
+/// The socket in the agent's folder that `flowgauge top` reads.
 pub const SOCKET: &str = "socket";
 
-/// Where an agent's file is, and what overrides it.
+/// The path of an agent's configuration file, and its overrides.
 pub struct Origin {
     /// The file.
     pub path: PathBuf,
@@ -54,7 +54,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The configuration as it is now.
+    /// Reads the file with the overrides.
     ///
     /// # Errors
     /// As [`Configuration::read`].
@@ -63,12 +63,12 @@ impl Origin {
     }
 }
 
-/// Runs an agent until INT or TERM, or the end of all sources. HUP has it read its file again: if that
-/// is sound, it takes effect at the end of an epoch. `more` gives sinks beside those of the file; the
-/// process is in `sandbox`, if one is given.
+/// Runs an agent until INT, TERM or the end of all sources. HUP makes it read its file again; a
+/// valid file takes effect at the end of an epoch. `more` supplies sinks in addition to those of
+/// the file. `sandbox` is the sandbox that the process has entered, if any.
 ///
 /// # Errors
-/// When the file makes no sense, a source or an output cannot be opened, or a thread fails.
+/// The file is invalid, a source or an output cannot be opened, or a thread fails.
 pub fn run(
     origin: &Origin,
     more: &dyn Fn() -> Vec<Box<dyn Sink>>,
@@ -125,7 +125,7 @@ pub fn run(
     }
 }
 
-/// Reads the file again; the one before stays in force where it makes no sense.
+/// Reads the file again. If the new one is invalid, the current configuration stays in force.
 fn again(
     origin: &Origin,
     now: &Configuration,
@@ -164,19 +164,19 @@ fn sources(configuration: &Configuration) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A run under one configuration.
+/// A run with one configuration.
 struct Running {
     thread: JoinHandle<Result<Outcome, EngineError>>,
     stop: Arc<AtomicBool>,
     watchdog: Watchdog,
-    /// They end with the run.
+    /// Dropping them with the run stops them.
     _servers: Vec<Server>,
-    /// When the longest epoch that is open now ends.
+    /// End of the current epoch of the measurement with the longest epochs.
     ends_ns: i64,
 }
 
 impl Running {
-    /// Opens sources and outputs, and begins to measure.
+    /// Opens sources and outputs, and starts measuring.
     fn start(
         configuration: &Configuration,
         data: &Data,
@@ -264,8 +264,8 @@ impl Running {
         Ok(Self { thread, stop, watchdog, _servers: servers, ends_ns })
     }
 
-    /// Whether an epoch of the longest measurement has just ended, and with it one of each whose length
-    /// divides the longest.
+    /// Whether an epoch of the longest measurement has just ended. Measurements whose epoch length
+    /// divides it end an epoch at the same time.
     fn is_at_end(&mut self, configuration: &Configuration) -> bool {
         let now_ns = now_ns();
         let is_at_end = now_ns >= self.ends_ns;
@@ -273,7 +273,7 @@ impl Running {
         is_at_end
     }
 
-    /// Waits for the end.
+    /// Waits for the run to end.
     fn end(self) -> Result<(), Failure> {
         let outcome = self.thread.join().unwrap_or_else(|_| {
             Err(EngineError::Panicked {
@@ -296,7 +296,7 @@ fn no_thread(error: &io::Error) -> Failure {
     Failure::Failed(format!("cannot start a thread: {error}"))
 }
 
-/// When the epoch of the longest measurement ends that is open at a time.
+/// The end of the longest measurement's epoch that contains `time_ns`.
 fn end_of_epochs(configuration: &Configuration, time_ns: i64) -> i64 {
     let lengths = configuration.measurements.iter().filter_map(|config| match config.epoch {
         EpochLength::Time(length_ns) => Some(length_ns),
@@ -305,14 +305,14 @@ fn end_of_epochs(configuration: &Configuration, time_ns: i64) -> i64 {
     lengths.max().map_or(time_ns, |length_ns| (time_ns.div_euclid(length_ns) + 1) * length_ns)
 }
 
-/// The queues of all sources, and the accounts of exporters of flow records.
+/// The queues of all sources, and the accounts of flow-record exporters.
 #[derive(Default)]
 pub(crate) struct Opened {
     pub(crate) queues: Vec<Box<dyn Source + Send>>,
     exporters: Vec<Accounts>,
 }
 
-/// Opens the queues of all sources, whose packet sockets a helper opens in a sandbox.
+/// Opens the queues of all sources. In a sandbox, the helper opens their packet sockets.
 pub(crate) fn open(
     sources: &[SourceOptions],
     dpdk_args: &str,

@@ -1,8 +1,8 @@
-//! Reports as Parquet files, which other programs read as one table for each task.
+//! Reports as Parquet files: one table per task.
 //!
-//! The rows of a table are in `TABLE/measurement=NAME/day=YYYY-MM-DD/TIME.parquet` below the archive's
-//! folder, as programs that know such partitions expect. Each epoch is a group of rows. A file is written
-//! beside and renamed when it is complete, so that all files of this name can be read.
+//! Rows are stored in `TABLE/measurement=NAME/day=YYYY-MM-DD/TIME.parquet` in the archive's folder,
+//! the usual layout of partitioned tables. Each epoch is one row group. A file is written under a
+//! temporary name and renamed when complete, so every file with the final name is readable.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,32 +17,32 @@ use crate::config::ArchiveOptions;
 use crate::failure::Failure;
 use crate::replay::now_ns;
 
-/// The end of the name of a file that is not complete.
+/// Extension of an incomplete file.
 const PART: &str = "part";
 
 /// Writes tables of reports.
 pub(crate) struct Archive {
     options: ArchiveOptions,
-    /// The files that are open, by table and measurement.
+    /// Open files, by table and measurement.
     open: BTreeMap<(String, String), Open>,
-    /// The table that was begun.
+    /// The table being written.
     current: Option<(String, String)>,
-    /// Start of the epoch that is written.
+    /// Start of the epoch being written.
     start_ns: i64,
 }
 
-/// A file that is not complete.
+/// An incomplete file.
 struct Open {
     table: Table<File>,
     columns: Vec<Column>,
     path: PathBuf,
-    /// From when on rows belong to another file.
+    /// Rows from this time on go to another file.
     until_ns: i64,
 }
 
 impl Archive {
-    /// Opens the archive, and makes its folder. Unfinished files of a killed agent are removed, since no
-    /// program could read them.
+    /// Opens the archive and creates its folder. Removes unfinished files that a killed agent left,
+    /// since they cannot be read.
     pub(crate) fn open(options: &ArchiveOptions) -> Result<Self, Failure> {
         let folder = &options.path;
         let prepared = fs::create_dir_all(folder).and_then(|()| clean(folder, None));
@@ -53,7 +53,7 @@ impl Archive {
         Ok(Self { options, open, current: None, start_ns: 0 })
     }
 
-    /// Completes the files of a measurement whose time is over at `start_ns`, or all of them.
+    /// Completes the files of a measurement whose period is over at `start_ns`, or all files.
     fn complete(&mut self, over: Option<(&str, i64)>) -> io::Result<()> {
         let is_over = |(_, measurement): &(String, String), open: &Open| {
             over.is_none_or(|(of, start_ns)| of == measurement && start_ns >= open.until_ns)
@@ -76,7 +76,7 @@ impl Archive {
         result
     }
 
-    /// The path of a file for rows from the start of this epoch on, which no other file has.
+    /// An unused path for rows from the start of this epoch on.
     fn path(&self, table: &str, measurement: &str) -> PathBuf {
         let time = rfc3339(self.start_ns);
         let folder = self.options.path.join(table).join(format!("measurement={measurement}"));
@@ -100,7 +100,7 @@ impl Open {
 impl Tables for Archive {
     fn table(&mut self, measurement: &str, name: &str, columns: &[Column]) -> io::Result<()> {
         let id = (name.to_owned(), measurement.to_owned());
-        // A reload may have changed what a table has.
+        // A reload may have changed the table's columns.
         if self.open.get(&id).is_some_and(|open| open.columns != columns)
             && let Some(open) = self.open.remove(&id)
         {
@@ -144,7 +144,7 @@ impl Sink for Archive {
         };
         let written = write();
         if written.is_err() {
-            // A file that failed midway cannot be completed; its epochs are in the journal.
+            // A file that failed midway cannot be completed. Its epochs are in the journal.
             self.open.retain(|(_, of), _| **of != **measurement);
         }
         written.map_err(|error| SinkError::new(&self.options.path.display().to_string(), error))
@@ -156,7 +156,7 @@ impl Sink for Archive {
     }
 }
 
-/// Removes unfinished files in the folders of days, or with `before` the folders of days before this one.
+/// Removes unfinished files in the day folders, or with `before`, the folders of earlier days.
 fn clean(archive: &Path, before: Option<&str>) -> io::Result<()> {
     for table in folders(archive, "")? {
         for measurement in folders(&table, "measurement=")? {
@@ -173,7 +173,7 @@ fn clean(archive: &Path, before: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// The folders in a folder whose names begin so.
+/// Subfolders whose names start with `begin`.
 fn folders(of: &Path, begin: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(of)? {

@@ -1,4 +1,4 @@
-//! The agent's file, and what overrides it.
+//! The agent's configuration file and its overrides.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,13 +23,13 @@ use crate::log;
 use crate::names::NamesOptions;
 use crate::prometheus;
 
-/// The start of the names of variables that override the file.
+/// Prefix of the environment variables that override the file.
 const PREFIX: &str = "FLOWGAUGE__";
 
-/// How long an epoch is where the file does not say.
+/// Default epoch length.
 const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
 
-/// All that an agent does, checked.
+/// An agent's configuration, checked.
 pub struct Configuration {
     /// The agent's own part of the file.
     pub agent: AgentOptions,
@@ -39,11 +39,11 @@ pub struct Configuration {
     pub measurements: Vec<Config>,
     /// Where reports go.
     pub sinks: Sinks,
-    /// Conditions over reports, and programs or web hooks that hear of them.
+    /// Conditions over reports, with the programs or web hooks to notify.
     pub alerts: BTreeMap<String, Rule>,
     /// Files with labels of addresses.
     pub names: NamesOptions,
-    /// The first digits of a hash over all that was set, which reports carry.
+    /// The first digits of a hash of all settings, which reports carry.
     pub hash: String,
 }
 
@@ -326,7 +326,7 @@ impl schemars::JsonSchema for SourceOptions {
 }
 
 impl InterfaceOptions {
-    /// One queue of an interface.
+    /// An interface with one queue and the default settings.
     pub fn new(interface: &str) -> Self {
         let (interface, engine) = (interface.to_owned(), Engine::default());
         Self { interface, engine, queues: Queues(1), ring: Size(64 << 20), promiscuous: true }
@@ -396,7 +396,7 @@ impl<'de> Deserialize<'de> for Size {
 }
 
 impl Queues {
-    /// How many there are.
+    /// The number of queues.
     pub fn number(self) -> usize {
         match self.0 {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -406,12 +406,12 @@ impl Queues {
 }
 
 impl SourceOptions {
-    /// Whether it is an interface that is read so.
+    /// Whether this is an interface read by the given engine.
     pub(crate) fn is_by(&self, engine: Engine) -> bool {
         matches!(self, Self::Interface(interface) if interface.engine == engine)
     }
 
-    /// Queues that it gives.
+    /// Number of queues.
     pub fn queues(&self) -> usize {
         match self {
             Self::Interface(interface) => interface.queues.number(),
@@ -442,7 +442,7 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    /// Refuses what makes no sense.
+    /// Checks the options of all sinks.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(files) = &self.files {
             crate::files::check(files)?;
@@ -533,15 +533,15 @@ pub enum FileFormat {
 }
 
 impl Configuration {
-    /// Reads a file; variables of the environment and `sets`, each `PATH=VALUE`, override it.
+    /// Reads a file. Environment variables and `sets`, each `PATH=VALUE`, override its fields.
     ///
     /// # Errors
-    /// When it cannot be read, or asks for what makes no sense; with the line where one is to blame.
+    /// The file cannot be read or is invalid; the message names the line if it can.
     pub fn read(path: &Path, sets: &[String]) -> Result<Self, Failure> {
         read(path, sets, Self::checked)
     }
 
-    /// What a file asks for, if it makes sense.
+    /// Builds the configuration from a file's fields, if they are valid.
     fn checked(file: File, hash: String) -> Result<Self, String> {
         let File { agent, sources, measurements, sinks, alerts, names } = file;
         if sources.is_empty() {
@@ -582,21 +582,21 @@ impl Configuration {
         Ok(Self { agent, sources, measurements, sinks, alerts, names, hash })
     }
 
-    /// What would run, with its memory reserved.
+    /// The plan of all measurements, with its memory reserved.
     ///
     /// # Errors
-    /// When measurements ask for what makes no sense, or names cannot be read.
+    /// Measurements are invalid, or names cannot be read.
     pub fn plan(&self) -> Result<Plan, Failure> {
         self.names.read()?;
         Plan::several(self.measurements.clone()).map_err(|error| Failure::Usage(error.to_string()))
     }
 }
 
-/// Reads a file; variables of the environment and `sets`, each `PATH=VALUE`, override it. `check` gets its
-/// fields and the first digits of a hash over all that was set.
+/// Reads a file. Environment variables and `sets`, each `PATH=VALUE`, override its fields. `check`
+/// receives the fields and the first digits of a hash of all settings.
 ///
 /// # Errors
-/// When it cannot be read, or asks for what makes no sense; with the line where one is to blame.
+/// The file cannot be read or is invalid; the message names the line if it can.
 pub(crate) fn read<F: DeserializeOwned, T>(
     path: &Path,
     sets: &[String],
@@ -621,13 +621,13 @@ pub(crate) fn read<F: DeserializeOwned, T>(
     parsed.map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
 }
 
-/// The fields that a text and these overrides of them, by path, describe, and their hash.
+/// Parses a text with overrides by path; returns the fields and their hash.
 fn parse<F: DeserializeOwned>(
     text: &str,
     overrides: &[(String, String)],
 ) -> Result<(F, String), String> {
     let mut value: Value = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
-    // The file first: of it alone, a line can be named.
+    // The file is parsed alone first: only then can an error name its line.
     let mut file: F = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
     if !overrides.is_empty() {
         for (path, new) in overrides {
@@ -645,7 +645,7 @@ fn parse<F: DeserializeOwned>(
     Ok((file, hash))
 }
 
-/// Sets the field at this path, with dots between its names, to a value as YAML writes it.
+/// Sets the field at a path of dotted names to a value in YAML.
 fn set(file: &mut Value, path: &str, new: &str) -> Result<(), String> {
     let new = serde_saphyr::from_str(new).unwrap_or_else(|_| Value::from(new));
     let mut at = file;
@@ -683,8 +683,8 @@ pub(crate) mod tests {
         is_committed("agent.schema.json", schemars::schema_for!(File));
     }
 
-    /// Compares a schema with the file in `docs`. `FLOWGAUGE_GOLDEN=write` writes that again, after a change
-    /// that is meant.
+    /// Compares a schema with the file in `docs`. `FLOWGAUGE_GOLDEN=write` writes the file instead,
+    /// after an intended change.
     pub(crate) fn is_committed(name: &str, schema: schemars::Schema) {
         let schema = serde_json::to_value(schema).unwrap();
         let text = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The bytes of the seed that an agent draws for itself.
+/// Bytes of a seed that the agent generates.
 const SEED_BYTES: usize = 64;
 
-/// The folder that a process has for itself.
+/// The data folder, locked for this process.
 pub(crate) struct Data {
     pub(crate) folder: PathBuf,
-    /// Holds the lock as long as it is open.
+    /// Holds the lock while open.
     _lock: File,
 }
 
 impl Data {
-    /// Takes the folder, which is made where there is none.
+    /// Locks the folder, creating it if needed.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
         let folder = folder.to_owned();
         let name = folder.display().to_string();
@@ -35,7 +35,8 @@ impl Data {
         }
     }
 
-    /// The seed of all epochs, so that those of several runs add up.
+    /// The file with the seed of all epochs, created if needed. Epochs of several runs merge
+    /// because they share it.
     pub(crate) fn seed(&self) -> Result<PathBuf, Failure> {
         let path = self.folder.join("seed");
         let draw = || {

@@ -1,4 +1,4 @@
-//! Ports of DPDK, where the agent was built with it.
+//! DPDK ports, if the agent was built with DPDK.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,7 @@ use flowgauge_engine::source::Source;
 use crate::config::InterfaceOptions;
 use crate::failure::Failure;
 
-/// Opens ports. DPDK starts with the first one, once in a process.
+/// Opens ports. DPDK is initialized with the first port, once per process.
 pub(crate) struct Ports<'a> {
     /// Arguments for DPDK.
     #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "there is no DPDK"))]
@@ -26,7 +26,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// The queues of a port.
+    /// Opens the queues of a port.
     #[cfg(feature = "dpdk")]
     pub(crate) fn open(
         &mut self,
@@ -52,7 +52,7 @@ impl<'a> Ports<'a> {
         Ok(opened.into_iter().map(|queue| Box::new(queue) as _).collect())
     }
 
-    /// Says that there are none; the file was refused before.
+    /// Opens nothing: without DPDK, the configuration was already rejected.
     #[cfg(not(feature = "dpdk"))]
     #[expect(clippy::unused_self, reason = "it is called as that of a build with DPDK")]
     pub(crate) fn open(

@@ -1,9 +1,9 @@
-//! What ends an agent, with its exit code.
+//! Errors that end an agent, with exit codes.
 
-/// Why an agent does not start, or ends.
+/// Why an agent does not start, or stops.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The file or an option asks for what makes no sense.
+    /// The file or an option is invalid.
     #[error("{0}")]
     Usage(String),
     /// Something failed.
@@ -18,8 +18,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The code of the process: 1 where something failed, 2 for wrong usage, 4 for a source that cannot
-    /// be opened, 5 for an output that cannot be written.
+    /// The exit code: 1 for a failure, 2 for wrong usage, 4 for a source that cannot be opened, 5
+    /// for an output that cannot be written.
     pub fn code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,

@@ -1,7 +1,7 @@
 //! Reports over a Unix socket, for programs on the same host such as `flowgauge top`.
 //!
-//! A reader gets the last report of each measurement, and then each as it comes, as lines of JSON. One
-//! that reads too slowly misses some.
+//! A reader receives the latest report of each measurement, then each new one, as lines of JSON. A
+//! slow reader misses some.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -21,26 +21,26 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::lines::Lines;
 
-/// Readers at a time.
+/// Maximum number of simultaneous readers.
 const READERS: usize = 16;
 
-/// Reports that wait for a reader.
+/// Reports queued per reader.
 const WAITING: usize = 16;
 
-/// How soon a new reader is seen, and the end of the agent.
+/// Interval between checks for new readers and for the end of the agent.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a reader may take for a line.
+/// Time limit for a reader to accept a line.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The last reports and their readers.
+/// The latest reports, and the readers.
 #[derive(Default)]
 struct Shared {
     newest: BTreeMap<Arc<str>, Arc<[u8]>>,
     readers: Vec<SyncSender<Arc<[u8]>>>,
 }
 
-/// Gives reports to readers of a socket.
+/// A sink that streams reports to the readers of a socket.
 pub(crate) struct Feed {
     path: PathBuf,
     lines: Lines,
@@ -50,7 +50,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Listens at a path, which must be of no other agent.
+    /// Listens at a path that no other agent uses.
     pub(crate) fn open(path: &Path, lines: Lines) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::Output(format!("cannot listen at {}: {error}", path.display()))
@@ -84,7 +84,7 @@ impl Drop for Feed {
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
-        // The next agent would remove it, too.
+        // If this fails, the next agent removes the socket.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -104,10 +104,10 @@ fn welcome(mut stream: UnixStream, shared: &Mutex<Shared>) {
     let serve = move || {
         let ready = stream.set_nonblocking(false).and(stream.set_write_timeout(Some(PATIENCE)));
         let mut all = newest.into_iter().chain(lines);
-        // Without a reader the channel closes, and the next report forgets it.
+        // When the reader is gone, the channel closes, and the next report drops it.
         let _ = ready.and_then(|()| all.try_for_each(|line| stream.write_all(&line)));
     };
-    // A thread that cannot be had is a reader that cannot be served.
+    // Without a thread, the reader is dropped.
     if thread::Builder::new().name("feed reader".to_owned()).spawn(serve).is_ok() {
         shared.readers.push(reader);
     }
@@ -133,10 +133,11 @@ impl Sink for Feed {
     }
 }
 
-/// The reports of the agent that listens at a path, from a thread of its own. They end with the agent.
+/// Receives the reports of the agent that listens at a path, on a separate thread. The channel
+/// closes when the agent ends.
 ///
 /// # Errors
-/// When no agent listens there.
+/// No agent listens there.
 pub fn attach(path: &Path) -> io::Result<Receiver<Value>> {
     let stream = UnixStream::connect(path)?;
     let (to, reports) = sync_channel(WAITING);

@@ -1,4 +1,4 @@
-//! Reports in files, a new one whenever the time in the name changes.
+//! Reports in files. A new file starts whenever the time in the name changes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::lines::Lines;
 use crate::replay::now_ns;
 
-/// Refuses the path of files if it has a conversion that strftime does not know.
+/// Rejects a path with a conversion that strftime does not know.
 pub(crate) fn check(options: &FilesOptions) -> Result<(), String> {
     named(&options.path, 0).map_err(|error| format!("sinks.files.path: {error}"))?;
     if options.keep.is_some() && !name(&options.path).contains('%') {
@@ -25,20 +25,20 @@ pub(crate) fn check(options: &FilesOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// The path of the file for a time.
+/// The path of the file for a point in time.
 fn named(path: &str, time_ns: i64) -> Result<PathBuf, jiff::Error> {
     let time = Timestamp::from_nanosecond(time_ns.into())?.to_zoned(TimeZone::UTC);
     jiff::fmt::strtime::format(path, &time).map(PathBuf::from)
 }
 
-/// The folder that all files of a path are in.
+/// The folder that contains all files of a path.
 pub(crate) fn folder(path: &str) -> PathBuf {
     let fixed = &path[..path.find('%').unwrap_or(path.len())];
     let folder = fixed.rfind('/').map_or(".", |slash| &path[..slash.max(1)]);
     PathBuf::from(folder)
 }
 
-/// The name of the file in a path.
+/// The file name of a path.
 fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
@@ -52,7 +52,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Opens the file for the present time.
+    /// Opens the file for the current time.
     pub(crate) fn open(options: &FilesOptions, lines: Lines) -> Result<Self, Failure> {
         let format: Box<dyn Format> = match options.format {
             FileFormat::Json => Box::new(lines),
@@ -71,7 +71,8 @@ impl Files {
         named(&self.options.path, time_ns).unwrap_or_default()
     }
 
-    /// Opens the file at this path, if another one is open, and removes those that are too old.
+    /// Switches to the file at `path` unless it is open already, and removes files that are too
+    /// old.
     fn switch(&mut self, path: &Path) -> io::Result<()> {
         if self.open.as_ref().is_some_and(|(open, _)| open == path) {
             return Ok(());
@@ -87,8 +88,8 @@ impl Files {
         Ok(())
     }
 
-    /// Removes the files beside this one whose names are of the same pattern and which were last written
-    /// too long ago.
+    /// Removes files beside this one that match the name pattern and were last written too long
+    /// ago.
     fn remove_old(&self, path: &Path) {
         let Some(keep) = self.options.keep else { return };
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
@@ -99,7 +100,7 @@ impl Files {
             let age = written.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
             let is_old = age.is_some_and(|age| age > Duration::from_nanos(keep.0));
             if is_ours && is_old && entry.path() != path {
-                // What cannot be removed is tried again with the next file.
+                // A file that cannot be removed is tried again with the next one.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -113,7 +114,7 @@ impl Files {
         let before = file.metadata()?.len();
         let written = file.write_all(&self.line);
         if written.is_err() {
-            // No reader may see a part of a line.
+            // Readers must not see part of a line.
             let _ = file.set_len(before);
             self.open = None;
         }
@@ -142,12 +143,12 @@ impl Sink for Files {
     }
 }
 
-/// Whether a name is of a pattern, for some time.
+/// Whether a name matches the pattern for some time.
 fn is_named(pattern: &str, name: &str) -> bool {
     jiff::fmt::strtime::parse(pattern, name).is_ok()
 }
 
-/// Cuts off the part of a line that a killed agent left at the end.
+/// Cuts off an incomplete line that a killed agent left at the end.
 fn mend(file: &mut File) -> io::Result<()> {
     const STEP: u64 = 1 << 16;
     let length = file.metadata()?.len();

@@ -1,4 +1,4 @@
-//! Flows and addresses of reports as text.
+//! Flows and addresses of reports, formatted as text.
 
 use flowgauge_core::key::{CanonicalKey, Field, Fields, KeyKind, KeySpec};
 use flowgauge_core::task::{Finding, HierarchyItem, Side};
@@ -8,7 +8,7 @@ pub(crate) fn key(spec: KeySpec, key: &CanonicalKey) -> String {
     fields(spec, &spec.fields(key.as_bytes()))
 }
 
-/// An address that is an item of its own, whatever the key is.
+/// An address that is listed by itself, whatever the key is.
 pub(crate) fn address(spec: KeySpec, side: Side, address: &CanonicalKey) -> String {
     fields(spec, &spec.alone(side.address()).fields(address.as_bytes()))
 }
@@ -26,7 +26,7 @@ pub(crate) fn prefix(item: &HierarchyItem) -> String {
     }
 }
 
-/// The kind of a finding, and the hosts that it is about.
+/// The kind of a finding, and its hosts.
 pub(crate) fn finding(item: &Finding) -> String {
     let host = |word: &str, key: Option<&CanonicalKey>| {
         let address = KeySpec::from(KeyKind::SOURCE).fields(key?.as_bytes()).source?;

@@ -1,6 +1,6 @@
-//! Where other services listen.
+//! Parsing of host names with ports.
 
-/// Whether a text is a name or an address with a port; one of IPv6 stands in brackets.
+/// Whether a text is a name or an address with a port; an IPv6 address needs brackets.
 pub(crate) fn has_port(text: &str) -> bool {
     let Some((name, port)) = text.rsplit_once(':') else { return false };
     let is_bracketed = name.starts_with('[') && name.ends_with(']');

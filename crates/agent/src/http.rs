@@ -1,4 +1,4 @@
-//! The server of metrics and of the console: read only, and bounded in connections, headers and time.
+//! The HTTP server of metrics and console: read-only, with limits on connections, headers and time.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -27,17 +27,17 @@ use crate::failure::Failure;
 use crate::prometheus::{Metrics, classic};
 use crate::secret;
 
-/// Connections at a time. Those beyond are closed at once.
+/// Maximum simultaneous connections. Further ones are closed at once.
 const CONNECTIONS: usize = 64;
 
-/// How long a client may take for the head of a request, and how large that may be.
+/// Time limit for the head of a request, and its maximum size.
 const HEAD: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 16 << 10;
 
-/// How long sources may not have been read while the agent counts as ready.
+/// The agent is ready only if all sources were read within this time.
 const UNREAD: Duration = Duration::from_secs(10);
 
-/// Where something is served, and to whom.
+/// The address to serve at, and who may connect.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Address and port.
@@ -47,10 +47,10 @@ pub struct Access {
 }
 
 impl Access {
-    /// Checks that an address of other hosts has a token.
+    /// Checks that an address reachable from other hosts has a token.
     ///
     /// # Errors
-    /// With the reason in one line.
+    /// The reason, in one line.
     pub fn check(&self, name: &str) -> Result<(), String> {
         if self.token_file.is_some() || self.listen.ip().is_loopback() {
             return Ok(());
@@ -62,7 +62,7 @@ impl Access {
     }
 }
 
-/// An address and port.
+/// Parses an address with a port.
 pub(crate) fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(|_| {
@@ -77,18 +77,18 @@ pub(crate) fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D
 pub struct Health(Arc<Mutex<Option<Instant>>>);
 
 impl Health {
-    /// Notes that all sources were read just now.
+    /// Records that all sources were just read.
     pub fn alive(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Forgets what was noted.
+    /// Resets the state.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What keeps the agent from measuring, if something does.
+    /// What keeps the agent from measuring, if anything.
     pub(crate) fn problem(&self) -> Option<String> {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             None => Some("no source has been read yet".to_owned()),
@@ -120,7 +120,7 @@ pub fn metrics(metrics: Metrics) -> Router {
     Router::new().route("/metrics", get(scrape)).with_state(metrics)
 }
 
-/// Metrics in the text that the client asks for.
+/// Returns the metrics in the format that the client asks for.
 async fn scrape(State(metrics): State<Metrics>, headers: HeaderMap) -> Response {
     let accepted = headers.get("accept").and_then(|accept| accept.to_str().ok());
     let text = metrics.encode();
@@ -133,7 +133,7 @@ async fn scrape(State(metrics): State<Metrics>, headers: HeaderMap) -> Response 
     }
 }
 
-/// A server, until it is dropped; its port is free then.
+/// A running server. Dropping it frees its port.
 pub struct Server {
     address: SocketAddr,
     end: Arc<Notify>,
@@ -141,10 +141,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves these routes on a thread of its own.
+    /// Serves these routes on a separate thread.
     ///
     /// # Errors
-    /// When the address is taken, or not of this host alone and without a token.
+    /// The address is in use, or is reachable from other hosts without a token.
     pub fn start(name: &str, access: &Access, routes: Router) -> Result<Self, Failure> {
         let listen = access.listen;
         let failed = |error: io::Error| {
@@ -177,7 +177,7 @@ impl Server {
         Ok(Self { address, end, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -196,7 +196,7 @@ async fn accept(listener: tokio::net::TcpListener, routes: Router) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Without descriptors, connections wait until some are free.
+            // Out of file descriptors: wait until some are free.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -213,11 +213,11 @@ async fn serve(stream: TcpStream, routes: Router) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    // A client may break off at any time.
+    // A client may disconnect at any time.
     let _ = connection.await;
 }
 
-/// Who may ask.
+/// Access control.
 struct Guard {
     is_loopback: bool,
     /// The hash of the token.
@@ -225,7 +225,7 @@ struct Guard {
 }
 
 impl Guard {
-    /// Why a request is refused.
+    /// Why a request is refused, if it is.
     fn refusal(&self, request: &Request) -> Option<(StatusCode, &'static str)> {
         let headers = request.headers();
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
@@ -237,12 +237,12 @@ impl Guard {
         if has_body {
             return Some((StatusCode::PAYLOAD_TOO_LARGE, "requests must not have a body\n"));
         }
-        // A page of another site reaches a local server by a name of its own (DNS rebinding).
+        // A page of another site can reach a local server under its own name (DNS rebinding).
         if self.is_loopback && !header(HOST).is_some_and(is_local) {
             return Some((StatusCode::FORBIDDEN, "the Host header names another host\n"));
         }
         let presented = header(AUTHORIZATION).and_then(|text| text.strip_prefix("Bearer "));
-        // Hashes are compared in constant time.
+        // Comparing hashes takes constant time.
         let is_known = |token: &blake3::Hash| {
             presented.is_some_and(|text| blake3::hash(text.as_bytes()) == *token)
         };
@@ -274,7 +274,7 @@ async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) ->
     }
 }
 
-/// The hash of the token in a file that only its owner may read.
+/// The hash of the token in a file that only its owner can read.
 fn token(path: &Path) -> Result<blake3::Hash, String> {
     match secret::read(path)? {
         token if token.len() >= 16 => Ok(blake3::hash(token.as_bytes())),

@@ -1,8 +1,8 @@
-//! The journal: every closed epoch as a file of its own, the oldest of which make room for new ones.
+//! The journal: one file per closed epoch. The oldest make room for new ones.
 //!
-//! The snapshot of an epoch is at `MEASUREMENT/DAY/START-LENGTH-RUN-EPOCH.fgs` below the journal's
-//! folder, with the start and the length in nanoseconds and the run's number in hexadecimal digits. It
-//! is written beside, synced and renamed, so that a file of this name is whole.
+//! An epoch's snapshot is stored at `MEASUREMENT/DAY/START-LENGTH-RUN-EPOCH.fgs` in the journal's
+//! folder, with start and length in nanoseconds and the run number in hexadecimal. It is written
+//! under a temporary name, synced and renamed, so every file with the final name is complete.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -19,25 +19,25 @@ use crate::config::JournalOptions;
 use crate::failure::Failure;
 use crate::replay::now_ns;
 
-/// The end of the name of a file that is not complete.
+/// Extension of an incomplete file.
 const PART: &str = "part";
 
-/// What became of the epochs of a journal.
+/// Counts of the journal's epochs.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Epochs that are kept.
+    /// Epochs kept.
     pub epochs: AtomicU64,
     /// Their bytes.
     pub bytes: AtomicU64,
-    /// Epochs removed, as they were too old or to make room.
+    /// Epochs removed because of age or to make room.
     pub removed: AtomicU64,
 }
 
-/// Keeps closed epochs.
+/// A sink that keeps closed epochs.
 pub(crate) struct Journal {
     folder: PathBuf,
     options: JournalOptions,
-    /// The files, by the starts of their epochs.
+    /// The files, ordered by epoch start.
     kept: VecDeque<Kept>,
     counts: Arc<Counts>,
 }
@@ -51,7 +51,7 @@ struct Kept {
 }
 
 impl Journal {
-    /// Opens the journal in this folder, which is made where there is none.
+    /// Opens the journal, creating its folder if needed.
     pub(crate) fn open(folder: &Path, options: JournalOptions) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::Output(format!("cannot keep epochs in {}: {error}", folder.display()))
@@ -73,7 +73,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What becomes of its epochs.
+    /// The counts of its epochs.
     pub(crate) fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
@@ -82,7 +82,7 @@ impl Journal {
         self.counts.bytes.load(Ordering::Relaxed)
     }
 
-    /// Removes epochs that are too old, and the oldest ones until there is room for so many bytes.
+    /// Removes epochs that are too old, then the oldest until there is room for `bytes` more.
     fn remove_old(&mut self, bytes: u64) {
         let oldest_ns = now_ns().saturating_sub_unsigned(self.options.keep.0);
         while let Some(oldest) = self.kept.front() {
@@ -94,12 +94,12 @@ impl Journal {
         }
     }
 
-    /// Removes the oldest epoch; `false` where there is none.
+    /// Removes the oldest epoch; `false` if there is none.
     fn remove_oldest(&mut self) -> bool {
         let Some(Kept { path, bytes, .. }) = self.kept.pop_front() else { return false };
-        // The file may be gone already. One that cannot be removed counts no more.
+        // The file may be gone already. A file that cannot be removed no longer counts.
         let _ = fs::remove_file(&path);
-        // The folder of a day goes with its last epoch.
+        // A day's folder is removed with its last epoch.
         let _ = path.parent().map(fs::remove_dir);
         self.counts.epochs.fetch_sub(1, Ordering::Relaxed);
         self.counts.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Sink for Journal {
     }
 }
 
-/// Writes a file as a whole: only its owner may read it, and it survives a loss of power.
+/// Writes a file atomically and durably; only its owner can read it.
 pub(crate) fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let beside = path.with_extension(PART);
@@ -160,13 +160,13 @@ pub(crate) fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> 
         .and_then(|()| fs::rename(&beside, path))
         .and_then(|()| File::open(folder)?.sync_all());
     if written.is_err() {
-        // It would take room, which is missing.
+        // It would take up space, which may be what is missing.
         let _ = fs::remove_file(&beside);
     }
     written
 }
 
-/// The folders in a folder.
+/// The subfolders of a folder.
 fn folders(of: &Path) -> io::Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for entry in fs::read_dir(of)? {
@@ -178,7 +178,7 @@ fn folders(of: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Adds the epochs of a day; removes what a killed agent left unfinished.
+/// Adds the epochs of a day, and removes files that a killed agent left unfinished.
 fn collect(day: &Path, kept: &mut Vec<Kept>) -> io::Result<()> {
     for entry in fs::read_dir(day)? {
         let path = entry?.path();
@@ -187,7 +187,7 @@ fn collect(day: &Path, kept: &mut Vec<Kept>) -> io::Result<()> {
             continue;
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Before 1970, a start begins with a minus.
+        // Before 1970, a start begins with a minus sign.
         let Some(start) = name.char_indices().skip(1).find(|(_, c)| *c == '-') else { continue };
         if let Ok(start_ns) = name[..start.0].parse() {
             let bytes = fs::metadata(&path)?.len();
@@ -206,7 +206,7 @@ mod tests {
 
     const HOUR_NS: i64 = 3_600_000_000_000;
 
-    /// A journal in a new folder, which keeps so many hours and bytes.
+    /// A journal in a new folder that keeps this many hours and bytes.
     fn journal(name: &str, hours: u64, bytes: u64) -> (PathBuf, Journal) {
         let folder = std::env::temp_dir().join(format!("flowgauge-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -216,7 +216,7 @@ mod tests {
         (folder, journal)
     }
 
-    /// An epoch of 100 bytes that began so many hours ago.
+    /// An epoch of 100 bytes that began this many hours ago.
     fn epoch(number: u64, hours_ago: i64) -> Saved {
         let start_ns = now_ns() - hours_ago * HOUR_NS;
         Saved {
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// The numbers of the epochs in the files.
+    /// The numbers of the epochs on disk.
     fn there(journal: &Journal) -> Vec<String> {
         let names = journal.kept.iter().map(|kept| {
             assert!(kept.path.is_file());
@@ -247,7 +247,7 @@ mod tests {
         }
         assert_eq!(there(&journal), ["2", "3"]);
         assert_eq!(journal.counts.removed.load(Ordering::Relaxed), 2);
-        // Another agent finds them, and what is too old by then goes.
+        // The next agent finds them, and removes those too old by then.
         drop(journal);
         let options = JournalOptions {
             keep: Time(3 * HOUR_NS.unsigned_abs() + HOUR_NS.unsigned_abs() / 2),

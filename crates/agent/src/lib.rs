@@ -1,9 +1,11 @@
-//! The agent: measures for years what one file asks for, and carries the answers where operators look.
+//! The agent: runs unattended from one configuration file, and delivers reports where operators
+//! look.
 //!
-//! [`Configuration`] is the file. [`run()`] begins one run after another, each under one configuration:
-//! sources are read ([`replay`], an interface or flow records), and reports and snapshots leave through
-//! sinks: `files`, [`ipfix`], [`kafka`], the archive of Parquet, the [`console`], the `journal` of closed
-//! epochs, and [`alert`]s. The [`sandbox`] keeps a process to the places and calls that this takes.
+//! [`Configuration`] is the file. [`run()`] executes runs, each with one configuration. It reads
+//! sources ([`replay`], an interface or flow records). Reports and snapshots leave through sinks:
+//! `files`, [`ipfix`], [`kafka`], the Parquet archive, the [`console`], the `journal` of closed
+//! epochs, and [`alert`]s. The [`sandbox`] confines the process to the files and system calls that
+//! it needs.
 #![forbid(unsafe_code)]
 
 mod agent;

@@ -1,4 +1,4 @@
-//! Reports as lines of JSON, as all outputs of an agent have them.
+//! Reports as lines of JSON, the format of all outputs of an agent.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::names::Names;
 
-/// Writes reports with the agent's name, the hash of its configuration, and labels of their addresses.
+/// Writes reports with the agent's name, the hash of its configuration, and address labels.
 #[derive(Clone)]
 pub(crate) struct Lines {
     head: String,
@@ -17,19 +17,19 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Those of an agent.
+    /// Lines of an agent.
     pub(crate) fn new(agent: &str, hash: &str, names: Option<Arc<Names>>) -> Self {
         let name = Value::from(agent);
         let head = format!("{{\"agent\":{name},\"configuration\":\"{hash}\",");
         Self { head, names }
     }
 
-    /// The same without labels, which would tell something of the addresses.
+    /// Without labels, which would reveal something about the addresses.
     pub(crate) fn anonymous(self) -> Self {
         Self { names: None, ..self }
     }
 
-    /// Writes a line of JSON behind the head.
+    /// Writes a line of JSON after the common head.
     fn write(
         &self,
         line: &[u8],

@@ -1,7 +1,7 @@
-//! The agent's log: a line on standard error for each change of state, as text or JSON.
+//! The agent's log: a line on standard error per change of state, as text or JSON.
 //!
-//! A fault that repeats cannot fill a disk: after a hundred lines at once there are ten a second, and the
-//! next one says how many were left out.
+//! A repeating fault cannot fill a disk: after a burst of a hundred lines, ten a second are
+//! written, and the next line says how many were omitted.
 
 use std::fmt::{Debug, Write as _};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::replay::now_ns;
 
-/// Lines that may come at once, and how many more each second.
+/// Size of a burst in lines, and lines per second after it.
 const AT_ONCE: f64 = 100.0;
 const EACH_SECOND: f64 = 10.0;
 
@@ -34,25 +34,25 @@ pub enum Format {
     Json,
 }
 
-/// Writes the events of this process to standard error from now on. Before that there is no log, as in a
-/// program that has the agent as a library and a subscriber of its own.
+/// Writes this process's events to standard error. Until this is called there is no log, as for a
+/// program that embeds the agent and has its own subscriber.
 pub fn start(format: Format) {
     let lines = Lines { format, pace: Mutex::new(Pace::new()), to: io::stderr };
-    // Another subscriber was there first, and gets the events.
+    // If another subscriber was installed first, it receives the events.
     let _ = tracing::subscriber::set_global_default(Registry::default().with(lines));
 }
 
-/// Says that something has changed.
+/// Logs a change.
 pub(crate) fn say(message: &str) {
     tracing::info!("{message}");
 }
 
-/// Says that something is wrong.
+/// Logs a warning.
 pub(crate) fn warn(message: &str) {
     tracing::warn!("{message}");
 }
 
-/// Takes lines that say that something is wrong.
+/// A writer that logs each line as a warning.
 #[derive(Default)]
 pub(crate) struct Warnings(Vec<u8>);
 
@@ -73,7 +73,7 @@ impl Write for Warnings {
     }
 }
 
-/// How many lines may still be written.
+/// Rate limit of lines.
 struct Pace {
     left: f64,
     at: Instant,
@@ -85,7 +85,7 @@ impl Pace {
         Self { left: AT_ONCE, at: Instant::now(), left_out: 0 }
     }
 
-    /// Whether a line may be written now, and how many were left out before it.
+    /// Whether a line may be written now, and how many were omitted before it.
     fn next(&mut self, now: Instant) -> Option<u64> {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + passed * EACH_SECOND).min(AT_ONCE);
@@ -121,7 +121,7 @@ impl<T: Write> Lines<T> {
 
 impl<S: Subscriber, T: Write + 'static> Layer<S> for Lines<T> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        // Libraries tell every step.
+        // Libraries log every step.
         if !event.metadata().target().starts_with("flowgauge") {
             return;
         }
@@ -134,7 +134,7 @@ impl<S: Subscriber, T: Write + 'static> Layer<S> for Lines<T> {
             let _ = write!(message.0, " ({left_out} lines before this one are left out)");
         }
         let line = self.line(*event.metadata().level(), &message.0);
-        // A log that cannot be written has no other place to say so.
+        // If the log itself cannot be written, there is nowhere to report it.
         let _ = (self.to)().write_all(line.as_bytes());
     }
 }
@@ -188,7 +188,7 @@ mod tests {
     fn lines_are_text_or_json_and_show_what_a_terminal_would_act_on() {
         let speak = || {
             say("measuring eth0");
-            // In parts, as a formatter writes.
+            // In parts, as formatters write.
             let mut warnings = Warnings::default();
             for part in ["alert \u{1b}[31m", " fires", "\n"] {
                 warnings.write_all(part.as_bytes()).unwrap();

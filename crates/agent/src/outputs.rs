@@ -1,4 +1,4 @@
-//! The sinks that a file asks for. Some get anonymous reports.
+//! The sinks that a configuration asks for, some with anonymous reports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use crate::ipfix::Exporter;
 use crate::lines::Lines;
 use crate::prometheus::{self, Metrics};
 
-/// What a sink gets.
+/// What a sink receives.
 #[derive(Clone, Copy)]
 pub(crate) enum Content {
-    /// Items as they were measured.
+    /// Items as measured.
     AsMeasured,
-    /// Items that are anonymous if this sink, or the file for all of them, asks for it.
+    /// Items that are anonymous if this sink's option or the common option asks for it.
     Report(Option<Method>),
 }
 
-/// The sinks of a run, and the servers of some of them.
+/// The sinks of a run, and the servers some of them need.
 pub(crate) struct Outputs {
     pub(crate) sinks: Vec<Box<dyn Sink>>,
-    /// They end when they are dropped.
+    /// Dropping them stops them.
     pub(crate) servers: Vec<Server>,
     lines: Lines,
-    /// Whether all of them get anonymous reports.
+    /// Whether all sinks receive anonymous reports.
     all: bool,
     anonymizer: Anonymizer,
 }
 
 impl Outputs {
-    /// None yet. Addresses are anonymous under the secret in a file.
+    /// No sinks yet. The secret file gives the key that makes addresses anonymous.
     pub(crate) fn new(options: &Sinks, lines: Lines, secret: &Path) -> Result<Self, Failure> {
         let (sinks, servers, all) = (Vec::new(), Vec::new(), options.anonymize.is_some());
         Ok(Self { sinks, servers, lines, all, anonymizer: Anonymizer::new(secret)? })
     }
 
-    /// Lines of a sink that asks for this itself.
+    /// Lines for a sink with this option.
     pub(crate) fn lines(&self, anonymize: Option<Method>) -> Lines {
         let lines = self.lines.clone();
         if self.all || anonymize.is_some() { lines.anonymous() } else { lines }
@@ -58,7 +58,7 @@ impl Outputs {
         self.sinks.push(if anonymous { self.anonymizer.before(sink) } else { sink });
     }
 
-    /// Adds the files, the tables and the exporter that a file of these measurements asks for.
+    /// Adds the sinks for files, Parquet tables and IPFIX that the configuration asks for.
     pub(crate) fn write(&mut self, options: &Sinks, names: &[String]) -> Result<(), Failure> {
         if let Some(files) = &options.files {
             let sink = Files::open(files, self.lines(files.anonymize))?;
@@ -87,7 +87,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Serves the console, which keeps the last day in the folder of data.
+    /// Serves the console, which saves the last day in the data folder.
     pub(crate) fn show(
         &mut self,
         options: &console::Options,

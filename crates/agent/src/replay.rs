@@ -1,4 +1,4 @@
-//! A capture whose packets come as if they were sent now.
+//! A capture replayed as if its packets arrived now.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,45 +12,45 @@ use flowgauge_capture::Captures;
 use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::source::{Burst, Columns, Counter, Source, SourceError};
 
-/// The longest time without a look at the clock and whether to stop.
+/// Maximum time between checks of the clock and of the stop flag.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The wall clock was set where it differs by so much from a clock that only goes on.
+/// A difference between the wall clock and the monotonic clock that means the wall clock was set.
 const STEP_NS: i64 = 1_000_000_000;
 
-/// Times in nanoseconds: since the UNIX epoch, and since any other time on a clock that only goes on.
+/// The current time in nanoseconds: since the UNIX epoch, and on the monotonic clock.
 #[derive(Clone, Copy)]
 struct Now {
     wall_ns: i64,
     steady_ns: i64,
 }
 
-/// Replays a capture, once or again and again, at the pace at which it was taken.
+/// Replays a capture at its original pace, once or repeatedly.
 ///
-/// Packets that came within a burst of 256 are copied once.
+/// Packets within a burst of 256 are copied once.
 pub struct Replay {
     path: PathBuf,
     names: [String; 1],
     capture: Captures,
     columns: Columns,
-    /// How often it is still replayed behind this time; `None` without end.
+    /// Repetitions left after this one; `None` for endless.
     left: Option<u64>,
-    /// Packets that wait for their time, and their bytes.
+    /// Packets waiting for their time, and their total bytes.
     waiting: VecDeque<Waiting>,
     bytes: Vec<u8>,
-    /// The difference to the times of the capture, once its first packet came.
+    /// Offset to the capture's times, known once its first packet arrives.
     shift_ns: Option<i64>,
-    /// Before this, no more packets come.
+    /// No more packets will arrive with times before this.
     settled_ns: Option<i64>,
-    /// The latest time of a packet.
+    /// Time of the latest packet.
     latest_ns: i64,
     clock: Box<dyn FnMut() -> Now + Send>,
-    /// The last look at the clock.
+    /// The last reading of the clock.
     looked: Option<Now>,
     stop: Arc<AtomicBool>,
 }
 
-/// A packet that waits for its time.
+/// A packet waiting for its time.
 struct Waiting {
     bytes: Range<usize>,
     wire: u32,
@@ -59,7 +59,7 @@ struct Waiting {
 }
 
 impl Replay {
-    /// Replays the file so many times, or without end, until `stop` is set.
+    /// Replays the file `times` times, or endlessly, until `stop` is set.
     pub fn new(path: &Path, times: Option<u64>, stop: &Arc<AtomicBool>) -> Self {
         let start = Instant::now();
         let clock = move || Now {
@@ -83,7 +83,7 @@ impl Replay {
         }
     }
 
-    /// Looks at the clock. Where that was set, packets that wait are still due as soon as they were.
+    /// Reads the clock. If it was set, waiting packets are still due after the same delay.
     fn look(&mut self) -> i64 {
         let now = (self.clock)();
         let before = self.looked.replace(now).unwrap_or(now);
@@ -96,14 +96,14 @@ impl Replay {
         now.wall_ns
     }
 
-    /// Reads the next packets of the capture; `false` at its end.
+    /// Reads the next packets; `false` at the end of the capture.
     fn refill(&mut self, now_ns: i64) -> Result<bool, SourceError> {
         self.bytes.clear();
         let mut burst = Burst::new(&mut self.columns);
         let more = self.capture.poll(&mut burst)?;
         for frame in burst.frames().iter() {
             let shift_ns = *self.shift_ns.get_or_insert_with(|| now_ns - frame.time_ns);
-            // A packet that is older than the one before it comes right behind it.
+            // A packet older than its predecessor directly follows it.
             let time_ns = frame.time_ns.saturating_add(shift_ns).max(self.latest_ns);
             self.latest_ns = time_ns;
             let start = self.bytes.len();
@@ -114,7 +114,7 @@ impl Replay {
         Ok(more)
     }
 
-    /// Begins again; `false` where it was replayed often enough, or had no packet.
+    /// Starts over; `false` if the capture was replayed often enough or is empty.
     fn again(&mut self) -> bool {
         let more = self.left != Some(0) && self.shift_ns.is_some();
         if more {
@@ -144,7 +144,7 @@ impl Source for Replay {
             burst.push(Frame { bytes: &self.bytes[bytes], wire, link, time_ns });
         }
         let next_ns = self.waiting.front().map(|packet| packet.time_ns);
-        // Packets that are not read yet may be due, too.
+        // Packets that are not read yet may be due too.
         self.settled_ns = Some(next_ns.map_or(self.latest_ns, |_| now_ns));
         if let (0, Some(next_ns)) = (due, next_ns) {
             let left = Duration::from_nanos((next_ns - now_ns).unsigned_abs());
@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads to the end: how many packets came, and their times.
+    /// Reads to the end, and returns the times of the packets.
     fn times(mut replay: Replay) -> Vec<i64> {
         let (mut times, mut columns) = (Vec::new(), Columns::default());
         loop {
@@ -217,7 +217,7 @@ mod tests {
 
     const HOUR: i64 = 3_600_000_000_000;
 
-    /// On a clock of its own, which is set by an hour between two of ten seconds.
+    /// With a clock that is set by an hour between two packets ten seconds apart.
     #[test]
     fn a_clock_that_is_set_takes_the_packets_with_it() {
         let config = Config { packets: 2000, rate: 100, ..Config::default() };
@@ -226,7 +226,7 @@ mod tests {
         fs::write(&path, capture).unwrap();
         for step_ns in [HOUR, -HOUR] {
             let mut replay = Replay::new(&path, Some(1), &Arc::default());
-            // A tenth of a second passes between two looks.
+            // A tenth of a second passes between two readings.
             let mut looks = 0;
             replay.clock = Box::new(move || {
                 looks += 1;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The secret in a file that only its owner may read, without the space around it.
+/// The secret in a file that only its owner may read, trimmed.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     let name = path.display();
     let metadata = fs::metadata(path).map_err(|error| format!("cannot read {name}: {error}"))?;

@@ -1,4 +1,4 @@
-//! Messages to systemd: that the agent measures, and that it is alive.
+//! Notifications to systemd: the agent is ready, alive or stopping.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,23 +9,23 @@ use sd_notify::NotifyState;
 
 use crate::http::Health;
 
-/// The beats of a source that has ended, such as a capture that was replayed often enough.
+/// Beat count of a source that has ended.
 const ENDED: u64 = u64::MAX;
 
-/// Sees whether all sources are read, also where no packet comes: then it feeds systemd's watchdog, and the
-/// agent is ready.
+/// Checks that all sources are being polled, even without packets. While they are, feeds systemd's
+/// watchdog and marks the agent as ready.
 pub(crate) struct Watchdog {
-    /// How often systemd wants to be told; `None` where it does not ask.
+    /// Interval that systemd asks for; `None` if it does not.
     every: Option<Duration>,
     fed: Instant,
     health: Health,
     beats: Vec<Arc<AtomicU64>>,
-    /// What the beats were when all had moved.
+    /// The beat counts at the last check that found all sources alive.
     seen: Vec<u64>,
 }
 
 impl Watchdog {
-    /// The watchdog that the environment asks for.
+    /// Creates the watchdog that the environment asks for.
     pub(crate) fn new() -> Self {
         let mut us = 0;
         let every =
@@ -34,12 +34,12 @@ impl Watchdog {
         Self { every, fed: Instant::now(), health, beats, seen }
     }
 
-    /// What it knows, for others.
+    /// The health to share with servers.
     pub(crate) fn health(&self) -> &Health {
         &self.health
     }
 
-    /// A source whose polls are counted.
+    /// Wraps a source to count its polls.
     pub(crate) fn watch(&mut self, source: Box<dyn Source + Send>) -> Box<dyn Source + Send> {
         let beats = Arc::new(AtomicU64::new(0));
         self.beats.push(Arc::clone(&beats));
@@ -47,7 +47,7 @@ impl Watchdog {
         Box::new(Watched { source, beats })
     }
 
-    /// Looks whether every source was polled since all were the last time.
+    /// Checks whether every source was polled since the last success.
     pub(crate) fn look(&mut self) {
         let beats: Vec<_> = self.beats.iter().map(|beats| beats.load(Ordering::Relaxed)).collect();
         let is_read = |(beats, seen): (&u64, &u64)| beats != seen || *beats == ENDED;
@@ -63,18 +63,18 @@ impl Watchdog {
     }
 }
 
-/// Tells systemd that the agent measures now.
+/// Tells systemd that the agent is measuring.
 pub(crate) fn ready() {
     notify(NotifyState::Ready);
 }
 
-/// Tells systemd that the agent ends.
+/// Tells systemd that the agent is stopping.
 pub(crate) fn stopping() {
     notify(NotifyState::Stopping);
 }
 
 fn notify(state: NotifyState<'_>) {
-    // Without systemd there is nothing to tell.
+    // Without systemd, there is nobody to notify.
     let _ = sd_notify::notify(false, &[state]);
 }
 
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// A source that gives nothing this often, and ends.
+    /// A source that yields nothing this many times, then ends.
     struct Idle(u32);
 
     impl Source for Idle {

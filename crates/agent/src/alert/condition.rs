@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fields::Task;
 
-/// Items that a match tells at most.
+/// Maximum number of items that a match lists.
 pub const MOST_ITEMS: usize = 10;
 
 /// A condition over the reports of one measurement.
@@ -62,7 +62,7 @@ enum Operator {
     Unequal,
 }
 
-/// A number of an estimate.
+/// The part of an estimate that a comparison uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Low,
@@ -70,10 +70,10 @@ enum Bound {
     High,
 }
 
-/// What made a condition match.
+/// An item that made a condition match.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Match {
-    /// The flow, address or prefix; empty where the number is that of the whole epoch.
+    /// The flow, address or prefix; empty if the number describes the whole epoch.
     pub item: String,
     /// The field, such as `victims.distinct` or `account.dropped`.
     pub field: String,
@@ -85,14 +85,14 @@ pub struct Match {
     pub high: f64,
 }
 
-/// The answer of a condition.
+/// The result of judging a report.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It matches for these items, at most [`MOST_ITEMS`] of them.
     Matches(Vec<Match>),
     /// It does not match.
     Differs,
-    /// The report leaves out an answer that decides it.
+    /// The report lacks an answer that the condition needs.
     Unknown,
 }
 
@@ -102,12 +102,12 @@ impl Condition {
         &self.text
     }
 
-    /// The measurement that it names; `None` where it is about accounts alone, of any measurement.
+    /// The measurement it names, or `None` if it only uses account fields.
     pub fn measurement(&self) -> Option<&str> {
         self.root.subjects().into_iter().find_map(Subject::measurement)
     }
 
-    /// The tasks that it needs.
+    /// The tasks it needs.
     pub fn tasks(&self) -> impl Iterator<Item = Task> {
         self.root.subjects().into_iter().filter_map(|subject| match subject {
             Subject::Task { task, .. } => Some(*task),
@@ -115,7 +115,7 @@ impl Condition {
         })
     }
 
-    /// Answers for the report of a measurement that the condition is about.
+    /// Judges a report of the condition's measurement.
     pub fn judge(&self, report: &EpochReport) -> Verdict {
         let mut matches = Vec::new();
         match self.root.judge(report, false, &mut matches) {
@@ -170,13 +170,13 @@ impl Node {
         }
     }
 
-    /// Whether it matches; `None` where that cannot be said. Under a `not`, a comparison matches where any
-    /// number within the bounds would.
+    /// Whether the node matches, or `None` if the report cannot say. Under a `not`, a comparison
+    /// matches if any number within the bounds would.
     fn judge(&self, report: &EpochReport, negated: bool, matches: &mut Vec<Match>) -> Option<bool> {
         match self {
             Self::Compare(comparison) => comparison.judge(report, negated, matches),
             Self::Not(node) => {
-                // Items that do not match are not what raised the alert.
+                // Items below a `not` did not cause the match.
                 node.judge(report, !negated, &mut Vec::new()).map(|matched| !matched)
             }
             Self::All(nodes) => combine(nodes, report, negated, matches, false),
@@ -185,7 +185,7 @@ impl Node {
     }
 }
 
-/// The answer `decisive` where a node gives it, else unknown where one is, else the opposite.
+/// `decisive` if any node returns it, else `None` if any node is unknown, else the opposite.
 fn combine(
     nodes: &[Node],
     report: &EpochReport,
@@ -234,7 +234,8 @@ impl Comparison {
         Some(matched)
     }
 
-    /// Whether the comparison holds of all numbers within the bounds; of any, where it is negated.
+    /// Whether the comparison holds for all numbers within the bounds, or for any of them if
+    /// negated.
     fn holds(&self, (low, high): (f64, f64), negated: bool) -> bool {
         let number = self.number;
         let (least, most) = if negated { (high, low) } else { (low, high) };
@@ -249,7 +250,8 @@ impl Comparison {
     }
 }
 
-/// Whether all numbers within the bounds are `number`; with `possible`, whether one may be.
+/// Whether all numbers within the bounds equal `number`, or with `possible`, whether any of them
+/// may.
 #[expect(clippy::float_cmp, reason = "counts are whole, and 'equal' means equal")]
 fn equal((low, high): (f64, f64), number: f64, possible: bool) -> bool {
     if possible { low <= number && number <= high } else { low == number && high == number }

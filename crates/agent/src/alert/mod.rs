@@ -1,4 +1,5 @@
-//! Alerts: conditions over reports. Programs, web hooks and the log hear when they begin and cease to match.
+//! Alerts: conditions over reports. Programs, web hooks and the log are notified when a condition
+//! starts or stops matching.
 
 pub mod condition;
 pub mod notify;
@@ -24,7 +25,7 @@ use condition::{Match, Verdict};
 use notify::{LIMIT, Notice, Notifier};
 use state::{Change, Evidence, State, Tracker};
 
-/// An alert as it stands, for one measurement.
+/// The state of an alert for one measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standing {
     /// Its name.
@@ -33,16 +34,16 @@ pub struct Standing {
     pub measurement: String,
     /// Whether it fires.
     pub state: State,
-    /// Since when, in nanoseconds since the UNIX epoch; `None` before the first change.
+    /// Start of that state in nanoseconds since the UNIX epoch; `None` before the first change.
     pub since_ns: Option<i64>,
-    /// What matched last while it was pending or firing.
+    /// The items that matched last while the alert was pending or firing.
     pub items: Vec<Match>,
 }
 
-/// An alert and a measurement that it watches.
+/// An alert and the measurement it watches.
 type Id = (String, Arc<str>);
 
-/// The alerts as they stand, for the console and the metrics.
+/// The current state of all alerts, for the console and the metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
     standings: Arc<Mutex<BTreeMap<Id, Standing>>>,
@@ -50,19 +51,19 @@ pub struct Board {
 }
 
 impl Board {
-    /// Every alert that saw an epoch, by name and measurement.
+    /// The state of every alert that has seen an epoch, by name and measurement.
     pub fn standings(&self) -> Vec<Standing> {
         let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
         standings.values().cloned().collect()
     }
 
-    /// Changes that could not be told, since the notifier was busy.
+    /// Notifications lost because the notifier's queue was full.
     pub fn missed(&self) -> u64 {
         self.missed.load(Ordering::Relaxed)
     }
 }
 
-/// A sink that judges every closed epoch by the rules.
+/// A sink that judges every closed epoch by the alert rules.
 pub struct Alerts {
     rules: BTreeMap<String, Rule>,
     trackers: BTreeMap<Id, Tracker>,
@@ -71,22 +72,23 @@ pub struct Alerts {
 }
 
 impl Alerts {
-    /// Starts the notifier, which writes to the agent's log, and has a helper in a sandbox. A rule `loss` is added where there is none.
+    /// Starts the notifier, which writes to the agent's log and uses `helper` in a sandbox. Adds
+    /// the rule `loss` if there is none.
     ///
     /// # Errors
-    /// When the operating system refuses a thread.
+    /// The operating system refuses a thread.
     pub fn start(rules: BTreeMap<String, Rule>, helper: Option<Helper>) -> io::Result<Self> {
         Ok(Self::new(rules, Notifier::start(Box::new(Warnings::default()), LIMIT, helper)?))
     }
 
-    /// The same with another notifier.
+    /// Like [`start`](Self::start), with the given notifier.
     pub fn new(mut rules: BTreeMap<String, Rule>, notifier: Notifier) -> Self {
         rules.entry("loss".to_owned()).or_insert_with(Rule::loss);
         let board = Board { missed: notifier.missed(), ..Board::default() };
         Self { rules, trackers: BTreeMap::new(), board, notifier }
     }
 
-    /// Judges by other rules from now on. Alerts whose rules stay as they are go on as they stand.
+    /// Replaces the rules. Alerts whose rules did not change keep their state.
     pub fn reload(&mut self, mut rules: BTreeMap<String, Rule>) {
         rules.entry("loss".to_owned()).or_insert_with(Rule::loss);
         let before = std::mem::replace(&mut self.rules, rules);
@@ -97,7 +99,7 @@ impl Alerts {
         standings.retain(|id, _| stays(id));
     }
 
-    /// The alerts as they stand, from now on.
+    /// A handle that always shows the current state of the alerts.
     pub fn board(&self) -> Board {
         self.board.clone()
     }
@@ -142,7 +144,7 @@ impl Alerts {
 }
 
 impl Board {
-    /// Notes where an alert is; items of before stay while nothing new matches and it goes on.
+    /// Records the state of an alert. Earlier items stay while it continues without a new match.
     fn update(&self, id: Id, tracker: &Tracker, items: Vec<Match>) -> Standing {
         let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
         let (alert, measurement) = (id.0.clone(), id.1.to_string());
@@ -169,7 +171,7 @@ impl Sink for Alerts {
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         match item {
-            // An update may say less than its epoch will.
+            // A mid-epoch update may list less than the final report.
             Item::Epoch(report) if !report.update => self.epoch(report),
             Item::Gap(gap) => self.gap(gap),
             Item::Epoch(_) | Item::Snapshot(_) | Item::Total(_) => {}
@@ -178,7 +180,7 @@ impl Sink for Alerts {
     }
 }
 
-/// The sink of a run whose alerts outlive it.
+/// The sink of one run; the alerts outlive the run.
 pub struct OfRun(pub Arc<Mutex<Alerts>>);
 
 impl Sink for OfRun {
@@ -191,7 +193,7 @@ impl Sink for OfRun {
     }
 }
 
-/// The notice of a change.
+/// The notification of a change.
 fn notice(rule: &Rule, change: Change, report: &EpochReport, standing: Standing) -> Notice {
     let Standing { alert, measurement, since_ns, items, .. } = standing;
     let (state, when) = (change.name(), rule.when.text());

@@ -1,4 +1,4 @@
-//! Notifies programs, web hooks and the log of changes, on a thread of its own.
+//! Notifies programs, web hooks and the log of changes, on its own thread.
 
 mod post;
 pub(crate) mod run;
@@ -17,13 +17,13 @@ pub use post::Target;
 
 use crate::sandbox::Helper;
 
-/// How long a program or a web hook may take.
+/// Time limit for a program or a web hook.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// Changes that wait for the notifier at most.
+/// Maximum number of queued notifications.
 const QUEUED: usize = 64;
 
-/// A change of an alert.
+/// The notification of a change.
 #[derive(Clone, Debug)]
 pub struct Notice {
     /// The alert.
@@ -40,8 +40,8 @@ pub struct Notice {
     pub post: Option<Target>,
 }
 
-/// The notifier's handle. Dropping it tells what is queued, for as long as one program may take, and
-/// then logs the rest only.
+/// Handle of the notifier thread. On drop it delivers the queued notifications for at most the time
+/// limit of one program, and only logs the rest.
 pub struct Notifier {
     queue: Option<SyncSender<Notice>>,
     thread: Option<JoinHandle<()>>,
@@ -50,10 +50,10 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Starts the thread, which writes its log to `log`. In a sandbox, the helper runs programs.
+    /// Starts the thread, which logs to `log`. In a sandbox, `helper` runs the programs.
     ///
     /// # Errors
-    /// When the operating system refuses a thread.
+    /// The operating system refuses a thread.
     pub fn start(
         log: Box<dyn Write + Send>,
         limit: Duration,
@@ -68,7 +68,7 @@ impl Notifier {
         Ok(Self { queue: Some(queue), thread: Some(thread), ended, missed })
     }
 
-    /// Queues a change. Where the queue is full it is counted as missed: measuring never waits.
+    /// Queues a notification. If the queue is full, counts it as missed: measuring never waits.
     pub fn tell(&self, notice: Notice) {
         let Some(queue) = &self.queue else { return };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = queue.try_send(notice) {
@@ -76,7 +76,7 @@ impl Notifier {
         }
     }
 
-    /// Changes that found the queue full.
+    /// Notifications lost because the queue was full.
     pub fn missed(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.missed)
     }
@@ -99,7 +99,7 @@ fn serve(
     ended: &Mutex<Option<Instant>>,
     helper: Option<&Helper>,
 ) {
-    // A log that cannot be written has no other place to say so.
+    // If the log itself cannot be written, there is nowhere to report it.
     let mut say = |line: &str| drop(writeln!(log, "{}", visible(line)).and_then(|()| log.flush()));
     for notice in notices {
         say(&notice.line);
@@ -121,7 +121,7 @@ fn serve(
     }
 }
 
-/// Runs a program, through the helper in a sandbox.
+/// Runs a program, in a sandbox through the helper.
 fn run_program(
     program: &str,
     notice: &Notice,

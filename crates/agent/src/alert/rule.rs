@@ -1,4 +1,4 @@
-//! One alert of the configuration.
+//! An alert rule of the configuration.
 
 use flowgauge_core::unknown::suggestion;
 use flowgauge_engine::Config;
@@ -38,20 +38,20 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The rule that every agent has: packets that arrived and were not counted, for three epochs.
+    /// The rule that every agent has: packets were dropped in three consecutive epochs.
     ///
     /// # Panics
-    /// Never: its condition is a constant.
+    /// Never: the condition is constant.
     pub fn loss() -> Self {
         let when = "account.dropped > 0".parse().expect("the condition is sound");
         let (lasting, clear_after_ns) = (Lasting::Epochs(3), CLEAR_AFTER_NS);
         Self { when, lasting, clear_after_ns, run: None, post: None }
     }
 
-    /// Checks the rule against the measurements that there are.
+    /// Checks the rule against the configured measurements.
     ///
     /// # Errors
-    /// With one line that says what is wrong and what would be right.
+    /// One line with the problem and the remedy.
     pub fn check(&self, measurements: &[Config]) -> Result<(), String> {
         if self.run.as_ref().is_some_and(|run| run.split_whitespace().next().is_none()) {
             return Err("run is empty; name a program or leave it out".to_owned());

@@ -1,59 +1,59 @@
 //! The state of an alert over the epochs of one measurement.
 //!
-//! An epoch says yes, no, or nothing that is sure ([`Evidence`]). Consecutive yeses make the alert
-//! pending, then firing. Only epochs that surely say no add to the quiet time after which it is
-//! cleared, so that a gap, a partial or a lossy epoch never clears it; and since that time begins with
-//! the last yes, an alert that flaps is notified once.
+//! Each epoch gives [`Evidence`]: a match, no match, or doubt. Consecutive matches make the alert
+//! pending, then firing. Only epochs that certainly do not match count towards the quiet time that
+//! clears it, so a gap, a partial or a lossy epoch never clears an alert. The quiet time restarts
+//! at each match, so a flapping alert is notified once.
 
 use serde::Serialize;
 
 /// How long a condition must match before its alert fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// So many epochs in a row.
+    /// This many consecutive epochs.
     Epochs(u64),
-    /// So many nanoseconds of epochs in a row.
+    /// Consecutive epochs of this many nanoseconds in total.
     Time(u64),
 }
 
-/// The judgement of an epoch about a condition.
+/// What an epoch says about a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// It matches. Losses only hide traffic, so that this is sure in a lossy epoch, too.
+    /// It matches. Losses only hide traffic, so a match is certain in a lossy epoch too.
     Matched,
-    /// It does not match, in an epoch that was observed as a whole.
+    /// It does not match, and the epoch was observed completely.
     Quiet,
-    /// It does not match as far as is known: packets were lost, or the epoch is partial.
+    /// It does not match, but packets were lost or the epoch is partial.
     Doubtful,
-    /// There was no packet.
+    /// The epoch had no packets.
     Gap,
 }
 
-/// Where an alert is.
+/// The state of an alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Its condition does not match.
+    /// The condition does not match.
     #[default]
     Quiet,
-    /// Its condition matches, not yet for long enough.
+    /// The condition matches, but not for long enough yet.
     Pending,
-    /// It was notified, and is not cleared.
+    /// It was notified and is not cleared yet.
     Firing,
 }
 
-/// A change that is notified.
+/// A change to notify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
     /// The alert fires.
     Firing,
-    /// It is over.
+    /// The alert is cleared.
     Cleared,
 }
 
 impl Change {
-    /// Its name, as programs get it.
+    /// The name that programs receive.
     pub fn name(self) -> &'static str {
         match self {
             Self::Firing => "firing",
@@ -62,23 +62,23 @@ impl Change {
     }
 }
 
-/// The state of an alert, fed with one epoch after another.
+/// Tracks the state of an alert from epoch to epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracker {
     lasting: Lasting,
     clear_after_ns: u64,
     state: State,
-    /// The end of the first epoch in this state, by packet time.
+    /// End of the first epoch in this state, in packet time.
     since_ns: Option<i64>,
-    /// Epochs in a row that matched, and their length.
+    /// Number of consecutive matching epochs, and their total length.
     epochs: u64,
     matched_ns: u64,
-    /// Length of the quiet epochs since the last one that matched.
+    /// Total length of quiet epochs since the last match.
     quiet_ns: u64,
 }
 
 impl Tracker {
-    /// A quiet alert.
+    /// A tracker in the state quiet.
     pub fn new(lasting: Lasting, clear_after_ns: u64) -> Self {
         Self {
             lasting,
@@ -91,17 +91,18 @@ impl Tracker {
         }
     }
 
-    /// Where the alert is.
+    /// The current state.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Since when, by packet time; `None` before the first change.
+    /// Start of the current state in packet time; `None` before the first change.
     pub fn since_ns(&self) -> Option<i64> {
         self.since_ns
     }
 
-    /// Takes an epoch that ended at `end_ns` after `length_ns`, and returns the change to notify.
+    /// Adds an epoch that ended at `end_ns` and lasted `length_ns`, and returns the change to
+    /// notify.
     pub fn take(&mut self, end_ns: i64, length_ns: u64, evidence: Evidence) -> Option<Change> {
         match (self.state, evidence) {
             (State::Firing, Evidence::Matched) => self.quiet_ns = 0,

@@ -1,4 +1,4 @@
-//! Reports whose addresses tell no host, but still which of them are of the same network.
+//! Anonymous reports: addresses reveal no host, but shared prefixes stay visible.
 
 mod permutation;
 
@@ -23,25 +23,25 @@ pub enum Method {
     Prefix,
 }
 
-/// Makes sinks get anonymous reports.
+/// Wraps sinks so that they receive anonymous reports.
 #[derive(Clone)]
 pub(crate) struct Anonymizer(Permutation);
 
 impl Anonymizer {
-    /// That of an agent, whose key follows from the file with its secret seed.
+    /// Creates an agent's anonymizer. Its key is derived from the secret seed file.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// The file cannot be read.
     pub(crate) fn new(seed: &Path) -> Result<Self, Failure> {
         Permutation::of(seed).map(Self)
     }
 
-    /// Puts it before a sink.
+    /// Wraps a sink.
     pub(crate) fn before(&self, sink: Box<dyn Sink>) -> Box<dyn Sink> {
         Box::new(Anonymous { anonymizer: self.clone(), sink })
     }
 
-    /// A key of this kind with other addresses.
+    /// Replaces the addresses of a key.
     fn key(&self, spec: KeySpec, key: &mut CanonicalKey) {
         let mut bytes = key.as_bytes().to_vec();
         for field in [Field::Source, Field::Destination, Field::Host] {
@@ -58,7 +58,7 @@ impl Anonymizer {
         *address = CanonicalKey::new(&bytes);
     }
 
-    /// The report with other addresses, in the same order.
+    /// A copy of the report with replaced addresses, in the same order.
     fn report(&self, report: &EpochReport) -> EpochReport {
         let mut report = report.clone();
         let spec = report.key;
@@ -117,7 +117,7 @@ impl Anonymizer {
     }
 }
 
-/// A sink that gets anonymous reports.
+/// A sink that receives anonymous reports.
 struct Anonymous {
     anonymizer: Anonymizer,
     sink: Box<dyn Sink>,
@@ -135,7 +135,7 @@ impl Sink for Anonymous {
             }
             // Neither has an address.
             Item::Gap(_) | Item::Total(_) => self.sink.deliver(item),
-            // A snapshot holds the keys themselves.
+            // Snapshots hold real keys, so they are not passed on.
             Item::Snapshot(_) => Ok(()),
         }
     }

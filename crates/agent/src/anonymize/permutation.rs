@@ -1,9 +1,10 @@
-//! A keyed permutation of addresses that preserves prefixes: two addresses whose first bits are equal are
-//! mapped to two whose first bits, just as many, are equal.
+//! A keyed permutation of addresses that preserves prefixes: addresses that share a prefix are
+//! mapped to addresses that share a prefix of the same length.
 //!
-//! Paper: Xu et al., "Prefix-preserving IP address anonymization", ICNP 2002. A bit is flipped or not as a
-//! pseudorandom function of the bits before it says. Here one call of keyed BLAKE3 gives the flips for all
-//! 255 prefixes that end within a byte, so that an address of IPv4 takes 4 calls, and one of IPv6 16.
+//! Paper: Xu et al., "Prefix-preserving IP address anonymization", ICNP 2002. Whether a bit is
+//! flipped is a pseudorandom function of the bits before it. Here, one call of keyed BLAKE3 gives
+//! the flips for all 255 prefixes that end within a byte. An IPv4 address takes 4 calls, an IPv6
+//! address 16.
 
 use std::path::Path;
 
@@ -19,10 +20,10 @@ pub(super) struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of an agent, which follows from the file with its secret seed.
+    /// The permutation of an agent, derived from its secret seed file.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// The file cannot be read.
     pub(super) fn of(seed: &Path) -> Result<Self, Failure> {
         let secret = std::fs::read(seed).map_err(|error| {
             Failure::Failed(format!("cannot read the seed {}: {error}", seed.display()))
@@ -30,7 +31,7 @@ impl Permutation {
         Ok(Self { key: blake3::derive_key(PURPOSE, &secret) })
     }
 
-    /// Maps the first `bits` of an address. The other bits are zeros and stay zeros.
+    /// Maps the first `bits` bits of an address. The other bits are zero and stay zero.
     pub(super) fn apply(&self, address: &mut [u8], bits: u8) {
         let before = address.to_vec();
         let mut left = bits;
@@ -44,13 +45,13 @@ impl Permutation {
         }
     }
 
-    /// The flips of the first bits of a byte behind others.
+    /// The flips for the first `bits` bits of a byte, given the bytes before it.
     fn flips(&self, before: &[u8], kind: u8, byte: u8, bits: u8) -> u8 {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(&[kind]).update(before);
         let tree = hasher.finalize();
         let mut flips = 0;
-        // The nodes of a tree of prefixes stand level by level, from the root at 1.
+        // The prefix tree is stored level by level, with the root at 1.
         let mut node = 1_usize;
         for bit in 0..bits {
             let flip = tree.as_bytes()[node / 8] >> (node % 8) & 1;

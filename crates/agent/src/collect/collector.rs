@@ -1,4 +1,4 @@
-//! Messages in, network-wide reports out.
+//! Merges messages with snapshots into network-wide reports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,83 +14,84 @@ use super::epoch::{Added, Epoch, PartId, hash};
 use super::known::Known;
 use super::refusal::Refusal;
 
-/// Snapshots left out before the first one of their epoch, which are kept for its report.
+/// Maximum number of rejected snapshots that are held until the first good one of their epoch
+/// arrives.
 const STRAYS: usize = 1000;
 
-/// Names in a note; JSON lists all.
+/// Names listed in a note; JSON lists all.
 const NAMED: usize = 10;
 
-/// How long epochs are waited for and kept, and in how much memory.
+/// How long the collector waits for epochs and keeps them, and its memory limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Time from the end of an epoch, or its first message where that is later, to its report, while
-    /// agents are missing; in nanoseconds.
+    /// Wait for missing agents, from the end of an epoch or its first message, whichever is later,
+    /// to its report; in nanoseconds.
     pub delay_ns: i64,
-    /// Time from that report in which late snapshots correct it, in nanoseconds.
+    /// Time after that report in which late snapshots correct it, in nanoseconds.
     pub keep_ns: i64,
-    /// Bytes of the summaries of all epochs that are kept.
+    /// Memory limit in bytes for the summaries of all kept epochs.
     pub memory_bytes: usize,
 }
 
-/// What a report answers of a measurement.
+/// What the reports of a measurement answer.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
-    /// The tasks; by default those that the summary can answer.
+    /// The tasks, by default all that the summary can answer.
     pub tasks: Option<Vec<String>>,
-    /// Items of lists such as `top`; by default as the measurement has it.
+    /// Items in lists such as `top`, by default as the measurement has it.
     pub top: Option<usize>,
 }
 
-/// A message with a snapshot.
+/// A message that carries a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The partition of the topic, and its place there.
+    /// The partition of the topic.
     pub partition: i32,
-    /// The place in the partition. Places grow.
+    /// The offset in the partition. Offsets grow.
     pub offset: i64,
     /// The agent that sent it.
     pub agent: &'a str,
-    /// The id of the snapshot, which no other one of the agent has.
+    /// The id of the snapshot, unique per agent.
     pub id: &'a str,
-    /// The measurement and the start of the epoch, by which a snapshot that cannot be read is named.
+    /// Measurement and epoch start, to name a snapshot that cannot be decoded.
     pub of: Option<(&'a str, i64)>,
     /// The snapshot.
     pub bytes: &'a [u8],
 }
 
-/// What became of a message, and why, where it was not merged.
+/// The outcome of a message, and the reason if it was not merged.
 #[derive(Debug)]
 pub struct Fed {
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The field that keeps it out, and what is wrong with it.
+    /// The field that prevents the merge, and what is wrong with it.
     pub why: Option<(&'static str, String)>,
 }
 
-/// From where a partition must be read again after a restart.
+/// Where to resume a partition after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The partition.
     pub partition: i32,
-    /// The first message that is still needed, or the next one.
+    /// The first message that is still needed, otherwise the next one.
     pub offset: i64,
-    /// What [`Collector::assign`] takes.
+    /// The state to pass to [`Collector::assign`].
     pub floors: String,
 }
 
-/// A measurement and the start of an epoch.
+/// A measurement and an epoch start.
 type Key = (Arc<str>, i64);
 
-/// What is known of a partition.
+/// The state of a partition.
 #[derive(Default)]
 struct Partition {
-    /// The place behind its last message; `None` before one was read.
+    /// The offset after its last message; `None` before the first.
     next: Option<i64>,
-    /// The latest epoch of each measurement that is not kept any more: those before it are too late.
+    /// The latest epoch of each measurement that is no longer kept. Epochs up to it are too late.
     floors: BTreeMap<Arc<str>, i64>,
 }
 
-/// A snapshot that cannot be read, and is the first one of its epoch.
+/// A rejected snapshot whose epoch has no good one yet.
 struct Stray {
     agent: Arc<str>,
     refusal: Refusal,
@@ -98,7 +99,7 @@ struct Stray {
     seen_ns: i64,
 }
 
-/// Merges snapshots by measurement and epoch, each once.
+/// Merges snapshots by measurement and epoch, each exactly once.
 pub struct Collector {
     limits: Limits,
     seed: Option<Seed>,
@@ -107,15 +108,17 @@ pub struct Collector {
     epochs: BTreeMap<Key, Epoch>,
     strays: BTreeMap<Key, Vec<Stray>>,
     partitions: BTreeMap<i32, Partition>,
-    /// Snapshots that came too late since the last report of their measurement, by agent.
+    /// Late snapshots per measurement and agent since the last report.
     late: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
-    /// A snapshot of each measurement that is not needed any more: the next one is decoded into its memory.
+    /// One snapshot per measurement that is no longer needed; the next one is decoded into its
+    /// memory.
     spares: BTreeMap<Arc<str>, Snapshot>,
     counts: Counts,
 }
 
 impl Collector {
-    /// Collects these measurements. `seed` is that of the seed file that all agents share.
+    /// Creates a collector of these measurements. `seed` is from the seed file that all agents
+    /// share.
     pub fn new(
         limits: Limits,
         seed: Option<Seed>,
@@ -136,7 +139,7 @@ impl Collector {
         }
     }
 
-    /// Messages since the start, by what became of them.
+    /// Number of messages since the start, by outcome.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -146,15 +149,15 @@ impl Collector {
         &self.known
     }
 
-    /// Begins a partition where another collector, or this one before a restart, left it: with the floors
-    /// of its [`Position`].
+    /// Takes over a partition from another collector, or after a restart, with the floors of its
+    /// [`Position`].
     pub fn assign(&mut self, partition: i32, floors: &str) {
         let floors: BTreeMap<String, i64> = serde_json::from_str(floors).unwrap_or_default();
         let floors = floors.into_iter().map(|(name, floor)| (name.into(), floor)).collect();
         self.partitions.insert(partition, Partition { next: None, floors });
     }
 
-    /// Gives up a partition, with all epochs that have messages of it.
+    /// Gives up a partition, with every epoch that has messages from it.
     pub fn revoke(&mut self, partition: i32) {
         self.partitions.remove(&partition);
         self.epochs.retain(|_, epoch| !epoch.offsets.contains_key(&partition));
@@ -164,8 +167,8 @@ impl Collector {
         self.strays.retain(|_, strays| !strays.is_empty());
     }
 
-    /// Where to read each partition again after a restart: no epoch that is still kept has an earlier
-    /// message. A partition without a message has no position.
+    /// Where to resume each partition after a restart: no kept epoch has an earlier message. A
+    /// partition without messages has no position.
     pub fn positions(&self) -> Vec<Position> {
         let position = |(partition, known): (&i32, &Partition)| {
             let next = known.next?;
@@ -180,12 +183,12 @@ impl Collector {
         self.partitions.iter().filter_map(position).collect()
     }
 
-    /// Passes over a message that is no snapshot.
+    /// Skips a message that is not a snapshot.
     pub fn pass(&mut self, partition: i32, offset: i64) {
         self.partitions.entry(partition).or_default().next = Some(offset + 1);
     }
 
-    /// Takes a message that was read at this time.
+    /// Processes a message that was read at `now_ns`.
     pub fn feed(&mut self, message: &Message<'_>, now_ns: i64) -> Fed {
         self.pass(message.partition, message.offset);
         let (outcome, why) = match self.take(message, now_ns) {
@@ -252,7 +255,7 @@ impl Collector {
         }
     }
 
-    /// The snapshot of a message.
+    /// Decodes the snapshot of a message.
     fn decode(&mut self, message: &Message<'_>) -> Result<Snapshot, Refusal> {
         let (limit, seed) = (self.limits.memory_bytes, self.seed.as_ref());
         let spare = message.of.and_then(|(name, _)| self.spares.remove(name));
@@ -263,7 +266,7 @@ impl Collector {
         decoded.map_err(Refusal::from)
     }
 
-    /// Names a snapshot that cannot be merged in the report of its epoch, as far as that is known.
+    /// Notes a snapshot that cannot be merged, so that its epoch's report names it.
     fn leave_out(&mut self, message: &Message<'_>, agent: Arc<str>, refusal: Refusal, now_ns: i64) {
         let of = message.of.and_then(|(name, start_ns)| {
             Some((Arc::clone(self.asks.get_key_value(name)?.0), start_ns))
@@ -281,13 +284,13 @@ impl Collector {
         }
     }
 
-    /// Whether an epoch was kept and is not any more.
+    /// Whether an epoch was kept and no longer is.
     fn is_late(&self, partition: i32, (measurement, start_ns): &Key) -> bool {
         let floor = self.partitions.get(&partition).and_then(|known| known.floors.get(measurement));
         floor.is_some_and(|floor| start_ns <= floor)
     }
 
-    /// Makes room for a snapshot: the oldest epochs that were reported go first.
+    /// Makes room for a snapshot by dropping the oldest reported epochs.
     fn make_room(&mut self, key: &Key, snapshot: &Snapshot) -> Result<(), Refusal> {
         if self.epochs.get(key).is_some_and(|epoch| !epoch.is_new(snapshot)) {
             return Ok(());
@@ -309,7 +312,7 @@ impl Collector {
         }
     }
 
-    /// Drops an epoch: what comes of it, or of one before it, is too late from now on.
+    /// Drops an epoch. From now on, it and earlier ones are too late.
     fn drop_epoch(&mut self, key: &Key) {
         let Some(epoch) = self.epochs.remove(key) else { return };
         for partition in epoch.offsets.keys() {
@@ -319,10 +322,10 @@ impl Collector {
         }
     }
 
-    /// Reports the epochs whose agents have all sent their last snapshot.
+    /// Reports the epochs for which every agent has sent its last snapshot.
     ///
     /// # Errors
-    /// When a report cannot be made.
+    /// A report cannot be made.
     pub fn close_complete(
         &mut self,
         now_ns: i64,
@@ -337,11 +340,11 @@ impl Collector {
         complete.iter().try_for_each(|key| self.report(key, now_ns, emit))
     }
 
-    /// Reports the epochs that were waited for long enough, corrects those that changed since, and drops
-    /// those that were kept long enough. Call it where no message of before `now_ns` is left to read.
+    /// Reports the epochs whose wait is over, corrects reported ones that changed, and drops those
+    /// kept long enough. Call it when all messages from before `now_ns` have been read.
     ///
     /// # Errors
-    /// When a report cannot be made.
+    /// A report cannot be made.
     pub fn advance(
         &mut self,
         now_ns: i64,
@@ -362,7 +365,7 @@ impl Collector {
         due.iter().try_for_each(|key| self.report(key, now_ns, emit))?;
         let is_old = |since_ns: i64| now_ns >= since_ns.saturating_add(keep_ns);
         let mut old = Vec::new();
-        // In the order of time: an epoch is kept as long as one before it.
+        // In time order: an epoch stays as long as an earlier one does.
         for of_one in
             self.epochs.iter().collect::<Vec<_>>().chunk_by(|one, next| one.0.0 == next.0.0)
         {
@@ -421,7 +424,7 @@ impl Collector {
     }
 }
 
-/// When the epoch of a snapshot starts and ends, and whether the snapshot has its end.
+/// Start and end of a snapshot's epoch, and whether the snapshot includes the end.
 fn time(snapshot: &Snapshot) -> Result<(i64, i64, bool), Refusal> {
     let EpochLength::Time(length_ns) = snapshot.config().epoch else {
         let reason = "only epochs by time cover the same time at every agent";
@@ -441,7 +444,7 @@ fn time(snapshot: &Snapshot) -> Result<(i64, i64, bool), Refusal> {
     Ok((start_ns, end_ns, is_last))
 }
 
-/// What a reader must know of the agents.
+/// Notes about the agents for readers of the report.
 fn notes(network: &Network) -> Vec<String> {
     let Network { revision, agents, reported, missing, left_out, late, .. } = network;
     let named = |names: Vec<&str>| {

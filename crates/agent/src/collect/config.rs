@@ -21,13 +21,13 @@ use crate::kafka::{self, Sasl, Tls, What};
 use crate::log;
 use crate::names::NamesOptions;
 
-/// Tasks that merged snapshots do not answer, and why.
+/// Tasks that merged snapshots cannot answer, and the reason.
 const UNASKED: &[(&str, &str)] = &[
     ("changes", "compares an epoch with those before it, which a collector does not keep"),
     ("findings", "needs the times of packets, which snapshots do not store"),
 ];
 
-/// All that a collector does, checked.
+/// A collector's configuration, checked.
 pub struct Configuration {
     /// The collector's own part of the file.
     pub collect: CollectOptions,
@@ -39,7 +39,7 @@ pub struct Configuration {
     pub sinks: Sinks,
     /// Files with labels of addresses.
     pub names: NamesOptions,
-    /// The first digits of a hash over all that was set, which reports carry.
+    /// The first digits of a hash of all settings, which reports carry.
     pub hash: String,
 }
 
@@ -154,23 +154,23 @@ pub struct AskOptions {
 }
 
 impl SourceOptions {
-    /// The same as options of a sink, which are checked alike.
+    /// The same settings as options of a Kafka sink, for the common checks.
     fn of_sink(&self) -> kafka::Options {
         let Self { brokers, topic, tls, sasl, .. } = self.clone();
         kafka::Options { brokers, topic, what: vec![What::Snapshot], anonymize: None, tls, sasl }
     }
 
-    /// The files that it names.
+    /// The files it names.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.of_sink().files().map(Path::to_owned).collect()
     }
 }
 
 impl Configuration {
-    /// Reads a file; variables of the environment and overrides replace fields of it.
+    /// Reads a file. Environment variables and overrides replace its fields.
     ///
     /// # Errors
-    /// When it cannot be read, or asks for what makes no sense; with the line where one is to blame.
+    /// The file cannot be read or is invalid; the message names the line if it can.
     pub fn read(origin: &Origin) -> Result<Self, Failure> {
         config::read(&origin.path, &origin.sets, Self::checked)
     }
@@ -210,10 +210,10 @@ impl Configuration {
         Ok(Self { collect, kafka, measurements, sinks, names, hash })
     }
 
-    /// The seed of all agents.
+    /// The seed that all agents share.
     ///
     /// # Errors
-    /// When the file has none, or others may read it.
+    /// The file has none, or others may read it.
     pub fn seed(&self) -> Result<Seed, Failure> {
         let seed = seed::from_file(&self.collect.seed);
         seed.map_err(|error| Failure::Usage(format!("collect.seed: {error}")))
@@ -273,7 +273,7 @@ impl fmt::Display for Configuration {
     }
 }
 
-/// Whether a file is that of a collector, as far as it can be read.
+/// Whether a file looks like that of a collector.
 pub fn is_collector(path: &Path) -> bool {
     let text = fs::read_to_string(path).unwrap_or_default();
     let file: Option<Value> = serde_saphyr::from_str(&text).ok();

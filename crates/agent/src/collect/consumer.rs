@@ -1,4 +1,4 @@
-//! The topic that agents send snapshots to, as one collector of a group reads it.
+//! A Kafka consumer of the topic that agents send snapshots to, as a member of a consumer group.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,27 +15,27 @@ use super::{Message, Position};
 use crate::failure::Failure;
 use crate::kafka::login;
 
-/// How long brokers may take to answer what was committed.
+/// Time limit for brokers to return committed offsets.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Attempts to learn it, before a partition is read without.
+/// Attempts to fetch them before reading a partition without.
 const ATTEMPTS: u32 = 6;
 
-/// Bytes of a name or an id at most; the rest is cut off.
+/// Maximum bytes of a name or an id; the rest is cut off.
 const LONGEST: usize = 255;
 
-/// Reports that agents send to the same topic.
+/// Kinds of reports that agents send to the same topic.
 const REPORTS: [&[u8]; 3] = [b"epoch", b"gap", b"total"];
 
-/// Something that was read.
+/// The result of a poll.
 pub(super) enum Polled<'a> {
     /// A message.
     Message(BorrowedMessage<'a>),
-    /// No message of this partition is left.
+    /// The partition has no more messages for now.
     End(i32),
 }
 
-/// Partitions that the group gave to this collector, or took.
+/// Partitions that the group assigned to this collector or revoked.
 pub(super) enum Change {
     Assigned(Vec<i32>),
     Revoked(Vec<i32>),
@@ -45,12 +45,12 @@ pub(super) enum Change {
 pub(super) struct Consumer {
     client: BaseConsumer<Context>,
     topic: String,
-    /// How messages name it.
+    /// The name in messages.
     pub(super) input: String,
 }
 
 impl Consumer {
-    /// Subscribes to the topic. Brokers may be away: they are sought from then on.
+    /// Subscribes to the topic. The brokers may be unreachable now; the client keeps trying.
     pub(super) fn new(options: &SourceOptions) -> Result<Self, Failure> {
         let brokers = options.brokers.join(",");
         let input = format!("the Kafka topic {} at {brokers}", options.topic);
@@ -62,14 +62,14 @@ impl Consumer {
             ("group.id", &*options.group),
             ("enable.auto.commit", "false"),
             ("enable.partition.eof", "true"),
-            // A new group begins with the oldest message.
+            // A new group starts at the oldest message.
             ("auto.offset.reset", "earliest"),
-            // Where a collector comes or goes, the others keep most of their partitions.
+            // When a collector joins or leaves, the others keep most of their partitions.
             ("partition.assignment.strategy", "cooperative-sticky"),
-            // A collector that was killed is missed for so long.
+            // Time until the group notices a killed collector.
             ("session.timeout.ms", "10000"),
             ("queued.max.messages.kbytes", "32768"),
-            // A queue that is full is looked at again this soon.
+            // Delay before retrying a full queue.
             ("fetch.queue.backoff.ms", "10"),
             ("fetch.wait.max.ms", "100"),
             ("reconnect.backoff.max.ms", "1000"),
@@ -85,10 +85,10 @@ impl Consumer {
         Ok(Self { client, topic: options.topic.clone(), input })
     }
 
-    /// What comes next within this time.
+    /// Waits up to `within` for the next message.
     ///
     /// # Errors
-    /// With what is wrong with the brokers or the topic. The next call tries again.
+    /// The problem with the brokers or the topic. The next call tries again.
     pub(super) fn poll(&self, within: Duration) -> Option<Result<Polled<'_>, String>> {
         let polled = self.client.poll(within);
         if let Some(problem) = self.client.context().lock().problem.take() {
@@ -104,15 +104,15 @@ impl Consumer {
         }
     }
 
-    /// How the group's partitions changed since the last call.
+    /// Partition changes since the last call.
     pub(super) fn changes(&self) -> Vec<Change> {
         std::mem::take(&mut self.client.context().lock().changes)
     }
 
-    /// The floors that were committed with the position of each of these partitions.
+    /// The floors that were committed with the position of each partition.
     ///
     /// # Errors
-    /// When the brokers do not tell.
+    /// The brokers do not answer.
     pub(super) fn floors(&self, partitions: &[i32]) -> Result<Vec<(i32, String)>, KafkaError> {
         let mut asked = TopicPartitionList::new();
         for partition in partitions {
@@ -130,10 +130,10 @@ impl Consumer {
         Ok(floors.map(|one| (one.partition(), one.metadata().to_owned())).collect())
     }
 
-    /// Commits positions: sooner or later, or before it returns where it is `last`.
+    /// Commits positions in the background, or if `last`, before returning.
     ///
     /// # Errors
-    /// When the client refuses.
+    /// The client refuses.
     pub(super) fn commit(&self, positions: &[Position], last: bool) -> Result<(), KafkaError> {
         let mut list = TopicPartitionList::new();
         for Position { partition, offset, floors } in positions {
@@ -148,12 +148,12 @@ impl Consumer {
     }
 }
 
-/// The partition of a message, and its place there.
+/// The partition and offset of a message.
 pub(super) fn place(message: &BorrowedMessage<'_>) -> (i32, i64) {
     (message.partition(), message.offset())
 }
 
-/// The parts of a message that the collector takes; `None` for reports.
+/// The parts of a message that the collector needs, or `None` for a report.
 pub(super) fn parts(message: &BorrowedMessage<'_>) -> Option<Parts> {
     let header = |name: &str| {
         let headers = message.headers()?;
@@ -174,7 +174,7 @@ pub(super) fn parts(message: &BorrowedMessage<'_>) -> Option<Parts> {
     })
 }
 
-/// The texts of a message.
+/// The text fields of a message.
 pub(super) struct Parts {
     pub(super) agent: String,
     id: String,
@@ -182,7 +182,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The message for the collector.
+    /// The message in the collector's form.
     pub(super) fn message<'a>(&'a self, message: &'a BorrowedMessage<'_>) -> Message<'a> {
         Message {
             partition: message.partition(),
@@ -195,14 +195,14 @@ impl Parts {
     }
 }
 
-/// Hears from the client.
+/// Callbacks of the client.
 #[derive(Default)]
 struct Context(Mutex<Heard>);
 
 #[derive(Default)]
 struct Heard {
     changes: Vec<Change>,
-    /// Why no broker answers.
+    /// Why the brokers do not answer.
     problem: Option<String>,
 }
 
@@ -213,12 +213,12 @@ impl Context {
 }
 
 impl ClientContext for Context {
-    /// Its log lines are left out: errors carry those that operators need.
+    /// Log lines are ignored: errors already carry what operators need.
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
         if !matches!(error, KafkaError::Global(RDKafkaErrorCode::PartitionEOF)) {
-            // How often and how fast it failed changes with each attempt.
+            // The suffix changes with each attempt.
             let reason = reason.split_once(" (after ").map_or(reason, |(reason, _)| reason);
             self.lock().problem = Some(reason.to_owned());
         }

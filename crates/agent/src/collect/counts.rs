@@ -1,30 +1,30 @@
-//! What became of the messages that were read.
+//! Counts of messages by outcome.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Agents whose late snapshots are counted by name.
+/// Maximum number of agents whose late snapshots are counted by name.
 const NAMED: usize = 1000;
 
-/// What becomes of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Its snapshot was merged.
     Merged,
-    /// It is a copy of one before.
+    /// It is a copy of an earlier one.
     Duplicate,
-    /// It has the id of one before, and other bytes.
+    /// It has the id of an earlier one, but other bytes.
     Conflict,
-    /// Its snapshot cannot be merged with the others, or found no room.
+    /// Its snapshot cannot be merged with the others, or there was no memory for it.
     LeftOut,
     /// Its epoch is no longer kept.
     Late,
-    /// It is of a measurement that is not collected.
+    /// Its measurement is not collected.
     NotCollected,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 6] = [
         Self::Merged,
         Self::Duplicate,
@@ -46,7 +46,7 @@ impl Outcome {
         }
     }
 
-    /// What became of several messages, as messages for people say it.
+    /// The words for several messages with this outcome.
     #[cfg(feature = "kafka")]
     pub(super) fn words(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Outcome {
     }
 }
 
-/// Messages since the start, by what became of them.
+/// Number of messages since the start, by outcome.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     outcomes: [u64; Outcome::ALL.len()],
@@ -80,18 +80,18 @@ impl Counts {
         }
     }
 
-    /// Messages that this became of.
+    /// Number of messages with this outcome.
     pub fn of(&self, outcome: Outcome) -> u64 {
         self.outcomes[outcome as usize]
     }
 
-    /// Snapshots that came too late, by agent; of the first 1,000 agents.
+    /// Late snapshots by agent, for the first 1,000 agents.
     pub fn late(&self) -> impl Iterator<Item = (&str, u64)> {
         self.late.iter().map(|(agent, late)| (&**agent, *late))
     }
 }
 
-/// Counts that a collector sets and others read.
+/// Counts that the collector sets and other threads read.
 #[derive(Clone, Debug, Default)]
 pub struct SharedCounts(Arc<Mutex<Counts>>);
 
@@ -101,7 +101,7 @@ impl SharedCounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(counts);
     }
 
-    /// The counts as they stand.
+    /// The current counts.
     pub fn get(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

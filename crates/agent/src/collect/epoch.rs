@@ -1,4 +1,4 @@
-//! An epoch of a measurement over all agents: the sum of its snapshots, and what is known of each.
+//! One epoch of a measurement over all agents: the sum of its snapshots, and the state of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use flowgauge_engine::snapshot::{MergeError, Snapshot};
 
 use super::refusal::Refusal;
 
-/// Kinds of snapshots of an epoch that do not merge with each other.
+/// Maximum number of groups of compatible snapshots per epoch.
 const GROUPS: usize = 8;
 
-/// Snapshots that are named where they are left out of an epoch.
+/// Maximum number of rejected snapshots that an epoch names.
 const NAMED: usize = 1000;
 
-/// A part of a hash of bytes.
+/// A truncated hash of bytes.
 pub(super) type Hash = [u8; 16];
 
-/// The first bytes of a hash.
+/// The first bytes of the hash of `bytes`.
 pub(super) fn hash(bytes: &[u8]) -> Hash {
     let mut first = Hash::default();
     first.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
@@ -28,33 +28,33 @@ pub(super) fn hash(bytes: &[u8]) -> Hash {
 /// A snapshot by its agent and its id.
 pub(super) type PartId = (Arc<str>, Arc<str>);
 
-/// Snapshots that merge with each other. A report is of the group with most agents, so that one agent with
-/// another seed does not keep all others out.
+/// Snapshots that merge with each other. A report uses the group with the most agents, so that one
+/// agent with another seed does not shut out the others.
 struct Group {
     sum: Snapshot,
     parts: BTreeMap<PartId, Hash>,
     agents: BTreeSet<Arc<str>>,
 }
 
-/// An epoch that is open, or was reported and may be corrected.
+/// An epoch that is open, or reported and still open to corrections.
 pub(super) struct Epoch {
     pub(super) end_ns: i64,
-    /// When its first message was read.
+    /// Read time of its first message.
     pub(super) seen_ns: i64,
     groups: Vec<Group>,
-    /// Reasons for snapshots that are left out, by agent and field.
+    /// Why snapshots were rejected, by agent and field.
     left_out: BTreeMap<(Arc<str>, &'static str), String>,
-    /// Agents that need not be waited for: they sent the end of the epoch, or nothing that merges.
+    /// Agents not waited for any more: they sent the end of the epoch, or nothing that merges.
     heard: BTreeSet<Arc<str>>,
-    /// The first message of each partition.
+    /// The first offset in each partition.
     pub(super) offsets: BTreeMap<i32, i64>,
-    /// When it was reported first, or would have been.
+    /// Time of its first report, or when that was due.
     pub(super) closed_ns: Option<i64>,
-    /// Since when there is something that is not reported.
+    /// Time of the oldest change that is not reported yet.
     pub(super) changed_ns: Option<i64>,
 }
 
-/// What became of a snapshot in its epoch.
+/// The outcome of adding a snapshot.
 pub(super) enum Added {
     Merged,
     Duplicate,
@@ -76,26 +76,26 @@ impl Epoch {
         }
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Approximate memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let sums: usize = self.groups.iter().map(|group| group.sum.memory_bytes()).sum();
         let parts: usize = self.groups.iter().map(|group| group.parts.len()).sum();
         size_of::<Self>() + sums + (parts + self.left_out.len() + self.heard.len()) * 256
     }
 
-    /// Whether another snapshot would need summaries of its own.
+    /// Whether another snapshot would start a new group.
     pub(super) fn is_new(&self, snapshot: &Snapshot) -> bool {
         !self.groups.iter().any(|group| group.sum.check_identity(snapshot).is_ok())
     }
 
-    /// Notes where the epoch's first message of a partition is.
+    /// Records the offset of the epoch's first message in a partition.
     pub(super) fn came(&mut self, (partition, offset): (i32, i64)) {
         let first = self.offsets.entry(partition).or_insert(offset);
         *first = offset.min(*first);
     }
 
-    /// Adds a snapshot, and gives it back where it is not needed any more. One that `is_last` has the end of
-    /// the epoch.
+    /// Adds a snapshot, and returns it unless it became the first of a group. `is_last` means that
+    /// it includes the end of the epoch.
     pub(super) fn add(
         &mut self,
         id: PartId,
@@ -150,7 +150,7 @@ impl Epoch {
         Added::LeftOut(refusal)
     }
 
-    /// Notes that a snapshot is left out.
+    /// Records a rejected snapshot.
     pub(super) fn leave_out(&mut self, agent: &Arc<str>, refusal: &Refusal, now_ns: i64) {
         let id = (Arc::clone(agent), refusal.field);
         let is_known = self.left_out.get(&id).is_some_and(|reason| *reason == refusal.reason);
@@ -162,15 +162,15 @@ impl Epoch {
         self.changed_ns.get_or_insert(now_ns);
     }
 
-    /// Whether each of these agents has sent all that it will send.
+    /// Whether each of these agents has sent its last snapshot.
     pub(super) fn has_heard(&self, agents: usize, known: impl Fn() -> Vec<Arc<str>>) -> bool {
-        // Most messages come before that: only near the end all names are compared.
+        // Comparing all names is only needed near the end.
         agents > 0
             && self.heard.len() >= agents
             && known().iter().all(|agent| self.heard.contains(agent))
     }
 
-    /// The sum to report, and how complete it is; `None` where nothing was merged.
+    /// The merged snapshot with its completeness, or `None` if nothing was merged.
     pub(super) fn report(
         &mut self,
         measurement: &str,
@@ -215,7 +215,8 @@ impl Epoch {
     }
 }
 
-/// The id of a report: two with the same id are of the same snapshots and say the same of all others.
+/// The id of a report. Reports with the same id merge the same snapshots and say the same about all
+/// others.
 fn id(
     measurement: &str,
     start_ns: i64,

@@ -1,9 +1,9 @@
-//! The agents that a report waits for.
+//! The agents that reports wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Agents that are learned of a measurement at most.
+/// Maximum number of learned agents per measurement.
 const MOST: usize = 10_000;
 
 const MINUTE_NS: i64 = 60_000_000_000;
@@ -11,29 +11,29 @@ const MINUTE_NS: i64 = 60_000_000_000;
 /// The agents that are expected to report.
 #[derive(Clone, Debug)]
 pub enum Known {
-    /// Those of a list, and no others.
+    /// The agents of a list, and no others.
     Listed(BTreeSet<Arc<str>>),
-    /// Those that sent a snapshot of the measurement not long ago.
+    /// Agents that sent a snapshot of the measurement recently.
     Learned {
-        /// How long an agent that sends nothing is waited for, in nanoseconds.
+        /// How long to wait for a silent agent, in nanoseconds.
         expire_ns: i64,
-        /// When each sent its last one, by measurement.
+        /// Time of each agent's last snapshot, by measurement.
         seen_ns: BTreeMap<Arc<str>, BTreeMap<Arc<str>, i64>>,
     },
 }
 
 impl Known {
-    /// No agents yet. Once one sends a snapshot, reports wait for it until this long after its last one.
+    /// No agents yet. After an agent's snapshot, reports wait for it for `expire_ns`.
     pub fn learned(expire_ns: i64) -> Self {
         Self::Learned { expire_ns, seen_ns: BTreeMap::new() }
     }
 
-    /// The agents that were learned, as [`Self::remember`] takes them; empty where there is a list.
+    /// The learned agents in the form that [`Self::remember`] reads; empty if there is a list.
     pub fn learned_agents(&self) -> String {
         match self {
             Self::Listed(_) => String::new(),
             Self::Learned { seen_ns, .. } => {
-                // To the minute, so that it changes seldom.
+                // Rounded to the minute, so that it rarely changes.
                 let minute = |seen_ns: &i64| seen_ns - seen_ns.rem_euclid(MINUTE_NS);
                 let all: BTreeMap<_, BTreeMap<_, _>> = seen_ns
                     .iter()
@@ -48,7 +48,7 @@ impl Known {
         }
     }
 
-    /// Knows agents that were learned before a restart; a text that is none is left out.
+    /// Restores agents learned before a restart. An invalid text is ignored.
     pub fn remember(&mut self, learned: &str) {
         let Self::Learned { seen_ns, .. } = self else { return };
         let read: BTreeMap<String, BTreeMap<String, i64>> =
@@ -59,7 +59,7 @@ impl Known {
         }
     }
 
-    /// Whether snapshots of this agent are taken.
+    /// Whether snapshots of this agent are accepted.
     pub(super) fn takes(&self, agent: &str) -> bool {
         match self {
             Self::Listed(agents) => agents.contains(agent),
@@ -67,7 +67,7 @@ impl Known {
         }
     }
 
-    /// Notes that an agent sent a snapshot that was merged.
+    /// Records that an agent's snapshot was merged.
     pub(super) fn saw(&mut self, measurement: &Arc<str>, agent: &Arc<str>, now_ns: i64) {
         let Self::Learned { seen_ns, .. } = self else { return };
         let agents = seen_ns.entry(Arc::clone(measurement)).or_default();
@@ -76,7 +76,7 @@ impl Known {
         }
     }
 
-    /// Forgets agents that sent nothing for long.
+    /// Forgets agents that were silent for too long.
     pub(super) fn forget(&mut self, now_ns: i64) {
         let Self::Learned { expire_ns, seen_ns } = self else { return };
         let since_ns = now_ns.saturating_sub(*expire_ns);
@@ -85,7 +85,7 @@ impl Known {
         }
     }
 
-    /// How many agents are expected to report a measurement.
+    /// Number of agents expected to report a measurement.
     pub(super) fn len(&self, measurement: &str) -> usize {
         match self {
             Self::Listed(agents) => agents.len(),
@@ -93,7 +93,7 @@ impl Known {
         }
     }
 
-    /// The agents that are expected to report a measurement, in order.
+    /// The agents expected to report a measurement, sorted.
     pub(super) fn of(&self, measurement: &str) -> Vec<Arc<str>> {
         match self {
             Self::Listed(agents) => agents.iter().cloned().collect(),

@@ -1,7 +1,7 @@
 //! Network-wide reports: snapshots of many agents, merged by measurement and epoch.
 //!
-//! A [`Collector`] is fed one message after another and emits reports; it knows neither Kafka nor a clock.
-//! `docs/collect.md` describes what it promises.
+//! A [`Collector`] receives messages and emits reports; it knows neither Kafka nor a clock.
+//! `docs/collect.md` describes its guarantees.
 
 mod collector;
 mod config;

@@ -1,9 +1,9 @@
-//! Why a snapshot is not merged: the field that differs or is wrong, and how.
+//! Why a snapshot is not merged.
 
 use flowgauge_core::summary::codec::DecodeErrorKind;
 use flowgauge_engine::snapshot::{MergeError, SnapshotError};
 
-/// The field of a snapshot that keeps it out, and what is wrong with it.
+/// The field that prevents a merge, and what is wrong with it.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) field: &'static str,

@@ -1,4 +1,4 @@
-//! The loop of a collector: one run after another, each under one configuration.
+//! The loop of a collector: one run after another, each with one configuration.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,26 +31,27 @@ use crate::replay::now_ns;
 use crate::sandbox::Sandbox;
 use crate::supervision::{self, Watchdog};
 
-/// How soon a signal is seen.
+/// Interval between checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Time between two commits.
 const COMMIT: Duration = Duration::from_secs(1);
 
-/// How long the outputs of a run may take at its end.
+/// Time that the outputs of a run have to finish.
 const FINISH: Duration = Duration::from_secs(5);
 
-/// Agents and fields that are named in the log, each once.
+/// Maximum number of pairs of agent and field that are logged, each once.
 const NAMED: usize = 1000;
 
-/// The file of learned agents in the collector's folder.
+/// The file with learned agents in the collector's folder.
 const AGENTS: &str = "agents.json";
 
-/// Collects until INT or TERM. HUP has it read its file again: if that is sound, it takes effect at once.
-/// `more` gives sinks beside those of the file; the process is in `sandbox`, if one is given.
+/// Collects until INT or TERM. HUP makes it read its file again; a valid file takes effect at once.
+/// `more` supplies sinks in addition to those of the file. `sandbox` is the sandbox that the
+/// process has entered, if any.
 ///
 /// # Errors
-/// When the file makes no sense, or an input or output cannot be opened.
+/// The file is invalid, or an input or output cannot be opened.
 pub fn run(
     origin: &Origin,
     more: &dyn Fn() -> Vec<Box<dyn Sink>>,
@@ -102,12 +103,12 @@ fn again(origin: &Origin, sandbox: Option<&Sandbox>) -> Result<Configuration, Fa
     Ok(next)
 }
 
-/// A run under one configuration.
+/// A run with one configuration.
 struct Running {
     consumer: Consumer,
     collector: Collector,
     outlets: Outlets,
-    /// They end with the run.
+    /// Dropping them with the run stops them.
     _servers: Vec<Server>,
     data: Data,
     watchdog: Watchdog,
@@ -116,12 +117,12 @@ struct Running {
     committed: Vec<Position>,
     kept: String,
     looked: Instant,
-    /// What the log has named.
+    /// Pairs of agent and field that the log has named.
     named: BTreeSet<(String, &'static str)>,
 }
 
 impl Running {
-    /// Opens the outputs, and joins the group.
+    /// Opens the outputs and joins the group.
     fn start(configuration: &Configuration, more: Vec<Box<dyn Sink>>) -> Result<Self, Failure> {
         let data = Data::open(&configuration.collect.data)?;
         let seed = configuration.seed()?;
@@ -181,7 +182,7 @@ impl Running {
         })
     }
 
-    /// Takes what comes next, and reports what is due.
+    /// Processes the next message, and reports what is due.
     fn step(&mut self) {
         let Self { consumer, collector, outlets, lag, named, .. } = self;
         let polled = consumer.poll(LOOK);
@@ -189,7 +190,7 @@ impl Running {
             rebalance(change, consumer, collector, lag);
         }
         let mut emit = |report: EpochReport, _: &Snapshot| {
-            // An output that is closed does not keep the others from their reports.
+            // A closed output must not keep the others from their reports.
             if let Err(error) = outlets.deliver(&Item::Epoch(Arc::new(report))) {
                 warn(&error.to_string());
             }
@@ -231,14 +232,15 @@ impl Running {
         self.watchdog.look();
     }
 
-    /// Commits how far the topic need not be read again, and writes down the agents that were learned. As
-    /// long as an output has something left to take, nothing is committed.
+    /// Commits positions, and saves the learned agents. Nothing is committed while an output still
+    /// has queued reports.
     fn keep(&mut self, last: bool) {
         self.counts.set(self.collector.counts());
         let agents = self.collector.known().learned_agents();
         if agents != self.kept {
             let (folder, path) = (&self.data.folder, self.data.folder.join(AGENTS));
-            // Where it cannot be written, as on a full disk, agents are learned again after a restart.
+            // If the write fails, for instance on a full disk, agents are learned again after a
+            // restart.
             let _ = journal::write(folder, &path, agents.as_bytes());
             self.kept = agents;
         }
@@ -251,7 +253,7 @@ impl Running {
         }
     }
 
-    /// Lets the outputs take what they have. Epochs that are open are read again by the next run.
+    /// Lets the outputs finish. The next run reads open epochs again.
     fn end(mut self) {
         let deadline = Instant::now() + FINISH;
         while !self.outlets.is_idle() && Instant::now() < deadline {
@@ -275,7 +277,7 @@ impl Running {
     }
 }
 
-/// What may be left to read.
+/// Tracks whether messages may be left to read.
 #[derive(Default)]
 struct Lag {
     /// Partitions that may have unread messages.
@@ -286,8 +288,8 @@ struct Lag {
 }
 
 impl Lag {
-    /// Whether all messages so far were read. While some are left, or the brokers are away, agents that are
-    /// missing may have reported.
+    /// Whether all messages so far were read. While messages are left or the brokers are
+    /// unreachable, missing agents may have reported.
     fn is_none(&self) -> bool {
         self.has_partitions && self.behind.is_empty() && !self.is_failing
     }
@@ -305,7 +307,7 @@ impl Lag {
     }
 }
 
-/// Begins partitions that the group gave to this collector, and gives up those that it took.
+/// Starts assigned partitions, and gives up revoked ones.
 fn rebalance(change: Change, consumer: &Consumer, collector: &mut Collector, lag: &mut Lag) {
     match change {
         Change::Assigned(partitions) => {
@@ -329,7 +331,7 @@ fn rebalance(change: Change, consumer: &Consumer, collector: &mut Collector, lag
     }
 }
 
-/// Names in the log what is left out, each agent and field once.
+/// Logs rejected snapshots, each agent and field once.
 fn tell(named: &mut BTreeSet<(String, &'static str)>, parts: &Parts, fed: &Fed) {
     let Parts { agent, of, .. } = parts;
     let (name, what, message) = match (fed.outcome, &fed.why) {

@@ -1,4 +1,4 @@
-//! The last day of a measurement, a point for each minute.
+//! The last day of a measurement, with one point per minute.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use flowgauge_engine::sink::rfc3339;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Time of a point: its epochs begin in the same minute.
+/// Length of a point. Epochs that begin in the same minute share a point.
 pub(super) const STEP_NS: i64 = 60_000_000_000;
 
-/// Minutes that are kept: those of a day.
+/// Minutes kept: one day.
 const DAY: i64 = 24 * 60;
 
-/// Points that are kept, also where a clock is set back.
+/// Maximum number of points, even if a clock is set back.
 const POINTS: usize = 24 * 60;
 
 /// The estimates of a point, in the order of [`Point::means`].
@@ -32,7 +32,7 @@ struct Mean {
     high: f64,
 }
 
-/// An upper bound; JSON writes an infinite one as `null`.
+/// An upper bound. JSON writes infinity as `null`.
 fn bound<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
@@ -45,7 +45,7 @@ impl Mean {
         self.high += estimate.high;
     }
 
-    /// The mean; JSON has no infinity, and `null` says that there is no upper bound.
+    /// The mean. JSON has no infinity, so `null` means no upper bound.
     fn json(&self) -> Option<Value> {
         let mean = |sum: f64| sum / f64::from(self.epochs);
         (self.epochs > 0).then(
@@ -54,7 +54,7 @@ impl Mean {
     }
 }
 
-/// Sums over the epochs of a minute, or over one longer epoch.
+/// Sums over the epochs of one minute, or over one longer epoch.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Point {
     start_ns: i64,
@@ -69,7 +69,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// The point of one epoch; `None` without a packet.
+    /// The point of one epoch, or `None` if it has no packets.
     pub(super) fn of(report: &EpochReport) -> Option<Self> {
         let (start_ns, end_ns) = (report.start_ns?, report.end_ns?);
         let seconds = end_ns.saturating_sub(start_ns) as f64 / 1e9 * report.coverage;
@@ -94,7 +94,8 @@ impl Point {
         self.start_ns.div_euclid(STEP_NS)
     }
 
-    /// Whether it is of the day that ends then. A clock that was set back makes no point of tomorrow.
+    /// Whether it lies in the day before `now_ns`. After a clock was set back, points in the future
+    /// do not.
     pub(super) fn is_of_day_before(&self, now_ns: i64) -> bool {
         let minute = now_ns.div_euclid(STEP_NS);
         (minute - DAY < self.minute()) && self.minute() <= minute
@@ -158,7 +159,7 @@ fn estimates(report: &EpochReport) -> [Option<Estimate>; ESTIMATES.len()] {
     estimates
 }
 
-/// A weight, whose share of all weight is known, as that share.
+/// The weight's share of all weight, as an estimate with bounds.
 fn share(weight: &Estimate, share: f64) -> Option<Estimate> {
     let of = |bound: f64| bound / weight.value * share;
     (weight.value > 0.0).then(|| Estimate {
@@ -169,12 +170,12 @@ fn share(weight: &Estimate, share: f64) -> Option<Estimate> {
     })
 }
 
-/// The points of a measurement, the oldest first.
+/// The points of a measurement, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History(VecDeque<Point>);
 
 impl History {
-    /// Adds a point to that of its minute. Points of before the last day go.
+    /// Adds a point to its minute, and drops points older than a day.
     pub(super) fn add(&mut self, point: &Point) {
         match self.0.back_mut() {
             Some(last) if last.minute() == point.minute() => last.add(point),
@@ -183,7 +184,7 @@ impl History {
         self.forget(point);
     }
 
-    /// As [`add`](Self::add), in the place of the newest point if it is of the same minute.
+    /// Like [`add`](Self::add), but replaces the newest point if it is of the same minute.
     pub(super) fn replace(&mut self, point: &Point) {
         match self.0.back_mut() {
             Some(last) if last.minute() == point.minute() => *last = *point,
@@ -192,7 +193,7 @@ impl History {
         self.forget(point);
     }
 
-    /// Removes what is older than the day before this point.
+    /// Drops points older than a day before this point.
     fn forget(&mut self, point: &Point) {
         let first = point.minute() - DAY;
         while self.0.len() > POINTS || self.0.front().is_some_and(|oldest| oldest.minute() <= first)
@@ -205,7 +206,7 @@ impl History {
         self.0.back()
     }
 
-    /// The points, the oldest first.
+    /// The points, oldest first.
     pub(super) fn points(&self) -> impl ExactSizeIterator<Item = &Point> {
         self.0.iter()
     }
@@ -221,7 +222,7 @@ pub(super) mod tests {
 
     const SECOND_NS: i64 = 1_000_000_000;
 
-    /// An epoch of ten seconds with as many packets as its start has seconds.
+    /// An epoch of ten seconds whose packet count equals its start in seconds.
     pub(crate) fn epoch(second: i64) -> Point {
         let (start_ns, end_ns) = (second * SECOND_NS, (second + 10) * SECOND_NS);
         let packets = second.unsigned_abs();
@@ -248,7 +249,7 @@ pub(super) mod tests {
         let mut history = History::default();
         history.add(&with_flows(120, 10.0, 8.0, 12.0));
         history.add(&with_flows(130, 20.0, 10.0, 40.0));
-        // One without the estimate does not count for its mean.
+        // A point without the estimate does not count for its mean.
         history.add(&epoch(170));
         history.add(&with_flows(180, 7.0, 7.0, f64::INFINITY));
         let points = history.json();
@@ -287,10 +288,10 @@ pub(super) mod tests {
         }
         assert_eq!(history.0.len(), POINTS);
         assert_eq!(history.0[0].start_ns, DAY * STEP_NS);
-        // After a gap of an hour, points from before the last day are gone.
+        // After a gap of an hour, points older than a day are gone.
         history.add(&epoch(60 * (2 * DAY + 60)));
         assert_eq!(history.0.len(), POINTS - 60);
-        // A clock that was set back keeps the bound.
+        // A clock that was set back keeps the limit.
         for minute in 0..2 * DAY {
             history.add(&epoch(60 * minute));
         }

@@ -1,6 +1,6 @@
-//! The console: a page that shows what the agent's reports say, as they come.
+//! The console: a web page that shows the agent's reports live.
 //!
-//! It draws with the script of HTML reports. All it loads comes from the agent.
+//! It uses the script of HTML reports, and loads everything from the agent.
 
 mod history;
 mod past;
@@ -36,16 +36,16 @@ use crate::replay::now_ns;
 use history::{History, Point};
 use past::Past;
 
-/// Reports of a measurement that are kept, as many as the page holds.
+/// Reports kept per measurement: as many as the page shows.
 const EPOCHS: usize = 120;
 
-/// Bytes of all reports that are kept.
+/// Memory limit in bytes for all kept reports.
 const BYTES: usize = 8 << 20;
 
-/// Reports that wait for a slow reader; beyond them it misses some.
+/// Reports queued per reader. A slower reader misses some.
 const WAITING: usize = 32;
 
-/// The policy for what a page may load, and from where.
+/// Content security policy of the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -68,26 +68,26 @@ pub struct Options {
 }
 
 impl Options {
-    /// Where, and to whom.
+    /// The address and the token.
     pub fn access(&self) -> Access {
         Access { listen: self.listen, token_file: self.token_file.clone() }
     }
 }
 
-/// The last reports, for browsers.
+/// The latest reports, for browsers.
 pub struct Console {
     agent: String,
-    /// The measurements, in the order of the file.
+    /// The measurements, in the order of the configuration file.
     measurements: Vec<String>,
     board: Board,
     health: Health,
-    /// Since when it keeps what comes.
+    /// Start of collection.
     since_ns: i64,
     kept: Mutex<Kept>,
     events: Sender<Arc<str>>,
 }
 
-/// The last reports as JSON, the oldest first, their bytes, and the history.
+/// The latest reports as JSON, oldest first, with their total bytes, and the histories.
 #[derive(Default)]
 struct Kept {
     reports: VecDeque<(Arc<str>, Arc<str>)>,
@@ -95,7 +95,7 @@ struct Kept {
     measured: BTreeMap<Arc<str>, Measured>,
 }
 
-/// The totals of a measurement since the start, and its last day.
+/// Totals of a measurement since the start, and its last day.
 #[derive(Default)]
 struct Measured {
     account: Account,
@@ -108,12 +108,12 @@ struct Measured {
 }
 
 impl Measured {
-    /// Adds a report. Returns the point before that of the report, where it is complete by that.
+    /// Adds a report. Returns the previous point if this report completes it.
     fn add(&mut self, report: &EpochReport) -> Option<Point> {
         self.undelivered += report.undelivered;
         let is_before = |(newest_ns, _)| report.start_ns.is_some_and(|own_ns| own_ns <= newest_ns);
         if report.network.is_some() && self.newest_ns.is_some_and(is_before) {
-            // A correction of an epoch that counts already.
+            // A correction of an epoch that is already counted.
             return None;
         }
         self.account.add(&report.account);
@@ -125,7 +125,7 @@ impl Measured {
         before.filter(|before| before.minute() != point.minute())
     }
 
-    /// The totals, with the newest point of the history.
+    /// Totals and the newest point of the history.
     fn json(&self, measurement: &str) -> Value {
         let account = &self.account;
         json!({
@@ -163,7 +163,7 @@ impl Kept {
         self.bytes -= self.reports.remove(place).map_or(0, |(_, line)| line.len());
     }
 
-    /// The history of each measurement that had a report.
+    /// The histories of all measurements that had a report.
     fn histories(&self) -> impl Iterator<Item = (&str, &History)> + Clone {
         self.measured.iter().map(|(name, measured)| (&**name, &measured.history))
     }
@@ -172,7 +172,7 @@ impl Kept {
         self.measured.entry(Arc::clone(measurement)).or_default()
     }
 
-    /// The last report of each of these measurements.
+    /// The latest report of each of these measurements.
     fn newest(&self, measurements: &[String]) -> Vec<Arc<str>> {
         let newest = measurements.iter().filter_map(|name| {
             self.reports.iter().rfind(|(measurement, _)| **measurement == **name)
@@ -182,7 +182,7 @@ impl Kept {
 }
 
 impl Console {
-    /// A console without a report, of an agent of this name with these measurements, alerts and health.
+    /// An empty console of the agent with this name, with its measurements, alerts and health.
     pub fn new(
         agent: String,
         measurements: Vec<String>,
@@ -197,7 +197,7 @@ impl Console {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agent's name, its alerts as they stand, and its health.
+    /// The agent's name, alerts and health.
     fn status(&self) -> String {
         let alerts = self.board.standings().into_iter().map(|standing| {
             json!({
@@ -239,7 +239,7 @@ impl Console {
         .to_string()
     }
 
-    /// The health of each measurement, in the order of the file.
+    /// The state of each measurement, in the order of the file.
     fn each(&self, say: impl Fn(&str, &Measured) -> Value) -> Vec<Value> {
         let kept = self.kept();
         let none = Measured::default();
@@ -247,7 +247,7 @@ impl Console {
         names.map(|name| say(name, kept.measured.get(name).unwrap_or(&none))).collect()
     }
 
-    /// The paths that a browser asks for.
+    /// The routes of the console.
     pub fn routes(self: &Arc<Self>) -> Router {
         let page = include_str!("page.html").replacen("VERSION", env!("CARGO_PKG_VERSION"), 1);
         let script = "text/javascript; charset=utf-8";
@@ -268,7 +268,7 @@ impl Console {
     }
 }
 
-/// Keeps what it is given for its console.
+/// The sink that passes reports to the console.
 pub(crate) struct ConsoleSink {
     console: Arc<Console>,
     lines: Lines,
@@ -276,7 +276,8 @@ pub(crate) struct ConsoleSink {
 }
 
 impl ConsoleSink {
-    /// A sink for this console, which gets the last day from the agent's folder, and keeps it there.
+    /// Creates the console's sink. It restores the last day from the agent's folder, and saves it
+    /// there.
     pub(crate) fn open(console: Arc<Console>, lines: Lines, data: &Path) -> Result<Self, Failure> {
         let (past, histories) = Past::open(data, now_ns()).map_err(|error| {
             Failure::Output(format!("cannot keep the last day in {}: {error}", data.display()))
@@ -304,21 +305,21 @@ impl Sink for ConsoleSink {
             Item::Total(_) | Item::Snapshot(_) => return Ok(()),
         };
         let mut line = Vec::new();
-        // Memory takes all of it.
+        // Writing to memory cannot fail.
         let written = self.lines.item(item, &mut line);
         written.map_err(|error| SinkError::new("the console", error))?;
         let line: Arc<str> = String::from_utf8_lossy(&line).trim_end().into();
         {
             let mut kept = self.console.kept();
             kept.add(&report.measurement, &line);
-            // The epoch's own report has all of an update in it again.
+            // A mid-epoch update does not count: the epoch's final report includes it.
             if !report.update
                 && let Some(complete) = kept.of(&report.measurement).add(report)
             {
                 self.past.keep(&report.measurement, &complete, kept.histories());
             }
         }
-        // There may be no reader.
+        // An error only means that there is no reader.
         let _ = self.console.events.send(line);
         Ok(())
     }
@@ -353,7 +354,7 @@ async fn status(Shared(console): Of) -> Response {
     text("application/json", console.status())
 }
 
-/// The status, and then each report as it comes, with the status behind it.
+/// Streams the status, then each report as it arrives, followed by the status.
 async fn events(Shared(console): Of) -> impl IntoResponse {
     let reports = console.events.subscribe();
     let first = Some(console.status());
@@ -373,7 +374,7 @@ fn stream(
         let line = loop {
             match reports.recv().await {
                 Ok(line) => break line,
-                // It reads on with the next one.
+                // The reader continues with the next report.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
             }
@@ -388,7 +389,7 @@ fn joined<'a>(lines: impl Iterator<Item = &'a Arc<str>>) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// An answer of this type.
+/// A response with this content type.
 fn text(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
     let headers = [
         (CONTENT_TYPE, kind),
@@ -410,7 +411,7 @@ mod tests {
         let names = ["two", "one"].map(str::to_owned).to_vec();
         let console = Console::new("edge".to_owned(), names, Board::default(), health.clone());
         console.kept().of(&"one".into()).empty_epochs += 3;
-        // Measurements that a reload removed are not named.
+        // Measurements that a reload removed are not listed.
         console.kept().of(&"gone".into()).epochs += 1;
         let read = |text: String| serde_json::from_str::<Value>(&text).unwrap_or_default();
         let status = read(console.status());

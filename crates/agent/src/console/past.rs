@@ -1,7 +1,7 @@
-//! The points of the last day in the agent's folder, so that they survive its end.
+//! The points of the last day, saved in the agent's folder to survive restarts.
 //!
-//! A point is appended when its minute is over, and at the end of a run. Of several lines of one minute the
-//! last counts. The file is rewritten when half of its lines are superseded.
+//! A point is appended when its minute is over, and at the end of a run. If several lines are of
+//! one minute, the last one counts. The file is rewritten once half of its lines are superseded.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,10 +15,10 @@ use super::history::{History, Point};
 use crate::journal;
 use crate::log::warn;
 
-/// The file in the agent's folder.
+/// The file name in the agent's folder.
 const NAME: &str = "console.jsonl";
 
-/// A file of fewer lines is never rewritten.
+/// A file with fewer lines is never rewritten.
 const FEW: usize = 1000;
 
 /// A line of the file.
@@ -36,22 +36,22 @@ impl<M: Serialize> Line<M> {
     }
 }
 
-/// The histories of measurements.
+/// Histories by measurement.
 pub(super) type Histories = BTreeMap<Arc<str>, History>;
 
-/// The file, open for more points.
+/// The file, open for appending.
 pub(crate) struct Past {
     folder: PathBuf,
     file: File,
-    /// Its lines; more than any number where the last one may be unfinished.
+    /// Number of lines, or `usize::MAX` if the last line may be unfinished.
     lines: usize,
-    /// Whether the last point could not be kept.
+    /// Whether the last write failed.
     is_failing: bool,
 }
 
 impl Past {
-    /// Opens the file in this folder, which is made where there is none. Returns what it has of the day before
-    /// `now_ns`. A line that a killed agent left unfinished is left out.
+    /// Opens the file, creating it if needed, and returns its points of the day before `now_ns`.
+    /// Ignores a line that a killed agent left unfinished.
     pub(super) fn open(folder: &Path, now_ns: i64) -> io::Result<(Self, Histories)> {
         let path = folder.join(NAME);
         let text = match fs::read(&path) {
@@ -71,7 +71,7 @@ impl Past {
         Ok((Self { folder: folder.to_owned(), file, lines, is_failing: false }, histories))
     }
 
-    /// Keeps a point that is in `histories`. A disk that takes no more is named once.
+    /// Saves a point that `histories` already contains. A write error is reported once.
     pub(super) fn keep<'a>(
         &mut self,
         measurement: &str,
@@ -105,7 +105,7 @@ impl Past {
     }
 }
 
-/// Replaces the file by one of these points.
+/// Rewrites the file with these points.
 fn rewritten<'a>(
     folder: &Path,
     histories: impl Iterator<Item = (&'a str, &'a History)>,
@@ -146,7 +146,7 @@ mod tests {
         let now_ns = 89_999 * 1_000_000_000;
         let (mut past, mut histories) = Past::open(&folder, now_ns).unwrap();
         assert!(histories.is_empty());
-        // A day and an hour, then a minute that goes on after the first end of the agent.
+        // A day and an hour, then a minute that continues after a restart.
         let flows = histories.entry("flows".into()).or_default();
         for second in (0..90_000).step_by(60) {
             flows.add(&with_flows(second, 7.0, 6.0, f64::INFINITY));
@@ -159,11 +159,11 @@ mod tests {
         newest.add(&epoch(90_000 - 50));
         let (point, expected) = (*newest.newest().unwrap(), newest.json());
         past.keep("flows", &point, all(&read));
-        // A kill in the middle of a line.
+        // As if killed in the middle of a line.
         past.file.write_all(b"{\"measurement\":\"flo").unwrap();
         let (_, read) = Past::open(&folder, now_ns).unwrap();
         assert!(read["flows"].json() == expected);
-        // Two days later nothing is of use.
+        // Two days later, all points are too old.
         assert!(Past::open(&folder, 3 * now_ns).unwrap().1.is_empty());
         assert_eq!(fs::read(folder.join(NAME)).unwrap(), b"");
         fs::remove_dir_all(folder).unwrap();

@@ -1,4 +1,4 @@
-//! Where a collector listens.
+//! The address of an IPFIX collector.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,21 +7,21 @@ use serde::{Deserialize, Deserializer};
 
 use crate::host;
 
-/// How messages reach a collector.
+/// The transport to a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// One message in each datagram.
+    /// One message per datagram.
     Udp,
-    /// One stream of messages.
+    /// A stream of messages.
     Tcp,
 }
 
-/// Where a collector listens, such as `udp://127.0.0.1:4739`.
+/// The address of an IPFIX collector, such as `udp://127.0.0.1:4739`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// How messages reach it.
+    /// The transport.
     pub transport: Transport,
-    /// Address or name, with its port.
+    /// Address or name, with the port.
     pub host: String,
 }
 

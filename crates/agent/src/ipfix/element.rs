@@ -1,13 +1,13 @@
-//! The information elements that are exported, by their names in IANA's registry.
+//! The exported information elements, named as in IANA's registry.
 
-/// An information element, with the bytes that its values take.
+/// An information element with the length of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Element {
     /// Its number.
     pub(super) number: u16,
     /// Bytes of a value.
     pub(super) len: u16,
-    /// The enterprise that it is of; `None` for IANA's.
+    /// The enterprise number; `None` for IANA elements.
     pub(super) enterprise: Option<u32>,
 }
 
@@ -16,7 +16,7 @@ impl Element {
         Self { number, len, enterprise: None }
     }
 
-    /// One of the enterprise's own.
+    /// An enterprise-specific element.
     pub(super) const fn of(enterprise: u32, number: u16) -> Self {
         Self { number, len: 8, enterprise: Some(enterprise) }
     }
@@ -44,13 +44,13 @@ pub(super) const ORIGINAL_FLOWS_PRESENT: Element = Element::new(375, 8);
 pub(super) const DISTINCT_COUNT_OF_SOURCE_IP_ADDRESS: Element = Element::new(378, 8);
 pub(super) const DISTINCT_COUNT_OF_DESTINATION_IP_ADDRESS: Element = Element::new(379, 8);
 
-/// The elements of one end's address.
+/// The address elements of one end of a flow.
 pub(super) struct End {
-    /// The address of one host, of IPv4 and of IPv6.
+    /// The host address, for IPv4 and IPv6.
     pub(super) address: [Element; 2],
     /// A prefix.
     pub(super) prefix: [Element; 2],
-    /// The bits of a prefix that count.
+    /// The prefix length.
     pub(super) prefix_len: [Element; 2],
 }
 
@@ -65,18 +65,18 @@ pub(super) const DESTINATION: End = End {
     prefix_len: [Element::new(13, 1), Element::new(30, 1)],
 };
 
-/// Numbers of the enterprise's own elements, as docs/ipfix.md lists them.
+/// Numbers of the enterprise-specific elements, as docs/ipfix.md lists them.
 pub(super) mod own {
     /// Entropy of the traffic over flows, in bits.
     pub(in super::super) const ENTROPY: u16 = 1;
-    /// The same over its maximum.
+    /// Entropy divided by its maximum.
     pub(in super::super) const NORMALIZED_ENTROPY: u16 = 2;
     /// Distinct ports of a host's peers.
     pub(in super::super) const DISTINCT_PORTS: u16 = 3;
     /// Distinct pairs of address and port of a host's peers.
     pub(in super::super) const DISTINCT_ENDPOINTS: u16 = 4;
-    /// Packets of a prefix, and without those of heavy prefixes in it.
+    /// Packets of a prefix, and its packets outside of heavy prefixes within it.
     pub(in super::super) const PREFIX_PACKETS: [u16; 2] = [5, 6];
-    /// Bytes of a prefix, and without those of heavy prefixes in it.
+    /// Bytes of a prefix, and its bytes outside of heavy prefixes within it.
     pub(in super::super) const PREFIX_BYTES: [u16; 2] = [7, 8];
 }

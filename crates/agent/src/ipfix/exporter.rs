@@ -15,25 +15,25 @@ use crate::config::IpfixOptions;
 use crate::log::{say, warn};
 use crate::replay::now_ns;
 
-/// How long a collector may take to accept a connection, or an epoch.
+/// Time limit for a collector to accept a connection or an epoch.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How often templates are sent again over UDP, where a collector may have missed them.
+/// Interval at which templates are resent over UDP, in case the collector missed them.
 const RESEND: Duration = Duration::from_secs(60);
 
-/// Datagrams that are sent at once, with a pause behind them. Together, they fit the buffer that a
-/// socket has by default.
+/// Datagrams sent before a pause. Together they fit a socket buffer of default size.
 const BURST: usize = 64;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Sends the records of each epoch to a collector: all of them, or after an error all of them again.
+/// Sends the records of each epoch to a collector. After an error, resends all records of the
+/// epoch.
 pub(crate) struct Exporter {
     options: IpfixOptions,
-    /// Names of the measurements; the number of the first is 1.
+    /// Names of the measurements, numbered from 1.
     measurements: Vec<String>,
     session: Option<Session>,
     templates: Templates,
-    /// When all templates were sent last.
+    /// Time of the last transmission of all templates.
     announced: Option<Instant>,
     /// Data records sent in the session.
     sequence: u32,
@@ -41,14 +41,14 @@ pub(crate) struct Exporter {
     is_failing: bool,
 }
 
-/// What messages are sent through.
+/// The connection to a collector.
 enum Session {
     Udp(UdpSocket),
     Tcp(TcpStream),
 }
 
 impl Exporter {
-    /// Connects when there is something to send, so that an agent starts before its collector.
+    /// Connects when there is something to send, so that the agent may start before its collector.
     pub(crate) fn new(options: &IpfixOptions, measurements: Vec<String>) -> Self {
         Self {
             options: options.clone(),
@@ -61,7 +61,7 @@ impl Exporter {
         }
     }
 
-    /// Sends the records of a report at this time.
+    /// Sends the records of a report. `now` decides whether templates are due.
     pub(super) fn export(&mut self, report: &EpochReport, now: Instant) -> io::Result<()> {
         let is_of = |name: &String| **name == *report.measurement;
         let process = self.measurements.iter().position(is_of).map_or(0, |place| place as u32 + 1);
@@ -72,7 +72,7 @@ impl Exporter {
         self.connect()?;
         let is_due = self.announced.is_none_or(|at| now.duration_since(at) >= RESEND);
         if let Some(Session::Udp(socket)) = &self.session {
-            // Who refused a datagram before knows none of the templates.
+            // A collector that refused a datagram may have restarted and lost the templates.
             if is_due || socket.take_error()?.is_some() {
                 self.templates.announced = 0;
             }
@@ -91,8 +91,8 @@ impl Exporter {
         };
         if let Err(error) = sent {
             self.templates.announced = 0;
-            // A datagram may be refused, and the next one not; a stream that broke off within a message
-            // is of no more use.
+            // After a refused datagram, the next one may succeed. A stream that broke off within a
+            // message is useless.
             let stays = matches!(self.session, Some(Session::Udp(_)))
                 && error.kind() == ErrorKind::ConnectionRefused;
             if !stays {
@@ -108,7 +108,7 @@ impl Exporter {
         Ok(())
     }
 
-    /// Begins a session where there is none, or where the collector closed it.
+    /// Starts a session if there is none or the collector closed it.
     fn connect(&mut self) -> io::Result<()> {
         if self.session.as_ref().is_some_and(Session::is_open) {
             return Ok(());
@@ -127,7 +127,7 @@ impl Sink for Exporter {
     }
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
-        // The epoch's last report repeats an update.
+        // The final report of an epoch repeats its updates.
         let report = match item {
             Item::Epoch(report) if !report.update => report,
             _ => return Ok(()),
@@ -135,7 +135,7 @@ impl Sink for Exporter {
         let output = format!("the IPFIX collector {}", self.options.to);
         let exported = self.export(report, Instant::now());
         let was_failing = std::mem::replace(&mut self.is_failing, exported.is_err());
-        // Never `Closed`: a collector that went away may come back.
+        // Never `Closed`: the collector may come back.
         let exported = exported.map_err(|error| SinkError::Write { output: output.clone(), error });
         match &exported {
             Err(error) if !was_failing => warn(&format!("{error}; trying again")),
@@ -147,7 +147,7 @@ impl Sink for Exporter {
 }
 
 impl Session {
-    /// Connects to the first address of the collector's name that answers.
+    /// Connects to the collector's first address that answers.
     fn open(collector: &Collector) -> io::Result<Self> {
         let deadline = Instant::now() + LIMIT;
         let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
@@ -177,8 +177,8 @@ impl Session {
     }
 }
 
-/// Whether a stream that does not block was closed. A collector has nothing to say: what it sends is read
-/// and forgotten, but not without end.
+/// Whether the peer closed a non-blocking stream. Data from the collector is read and ignored, up
+/// to a limit.
 fn is_at_end(mut stream: &TcpStream) -> bool {
     let mut nonsense = [0; 4096];
     for _ in 0..16 {
@@ -208,7 +208,7 @@ fn stream(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends each message as a datagram.
+/// Sends each message as one datagram.
 fn send(socket: &UdpSocket, messages: &[Vec<u8>]) -> io::Result<()> {
     for burst in messages.chunks(BURST) {
         for message in burst {
@@ -216,11 +216,11 @@ fn send(socket: &UdpSocket, messages: &[Vec<u8>]) -> io::Result<()> {
         }
         thread::sleep(PAUSE);
     }
-    // A refusal from the same network is known by now.
+    // A refusal from the local network has arrived by now.
     socket.take_error()?.map_or(Ok(()), Err)
 }
 
-/// Writes all bytes within the limit, also to a collector that takes a few at a time.
+/// Writes all bytes within the time limit, even if the collector takes few at a time.
 fn write(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     let deadline = Instant::now() + LIMIT;
     while !bytes.is_empty() {
@@ -236,7 +236,7 @@ fn write(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The time until the deadline.
+/// Time until the deadline.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(late()) } else { Ok(left) }

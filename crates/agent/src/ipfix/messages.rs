@@ -1,33 +1,33 @@
-//! Messages of RFC 7011: a header, and sets of templates and records.
+//! Messages of RFC 7011: a header, then sets of templates and records.
 
 use super::record::{Record, Shape};
 
-/// Bytes of a message at most, so that no datagram is cut into fragments on its way.
+/// Maximum message size in bytes, so that datagrams are not fragmented.
 pub(super) const LONGEST: usize = 1400;
 
 const VERSION: u16 = 10;
 const TEMPLATES: u16 = 2;
 const OPTIONS_TEMPLATES: u16 = 3;
-/// The first number that a template may have.
+/// The smallest valid template number.
 const FIRST_TEMPLATE: u16 = 256;
 const HEADER_BYTES: usize = 16;
 const SET_HEADER_BYTES: usize = 4;
 
-/// The templates of a session, each with the number that its place gives it.
+/// The templates of a session. A template's position gives its number.
 #[derive(Default)]
 pub(super) struct Templates {
     shapes: Vec<Shape>,
-    /// So many of them are known to the collector.
+    /// Number of templates that the collector knows.
     pub(super) announced: usize,
 }
 
 impl Templates {
-    /// How many there are.
+    /// Number of templates.
     pub(super) fn len(&self) -> usize {
         self.shapes.len()
     }
 
-    /// The place of a shape, which is new at the end where there is none.
+    /// The position of a shape. Appends a new shape.
     fn place(&mut self, shape: &Shape) -> usize {
         let place = self.shapes.iter().position(|known| known == shape);
         place.unwrap_or_else(|| {
@@ -37,18 +37,18 @@ impl Templates {
     }
 }
 
-/// What the headers of messages say.
+/// Values for message headers.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     /// Observation domain.
     pub(super) domain: u32,
     /// Seconds since the UNIX epoch.
     pub(super) time: u32,
-    /// Data records before this message in the session.
+    /// Data records sent in the session before this message.
     pub(super) sequence: u32,
 }
 
-/// The messages with these records, behind the templates that the collector does not know.
+/// The messages with these records, preceded by templates that the collector does not know.
 pub(super) fn messages(templates: &mut Templates, head: Head, records: &[Record]) -> Vec<Vec<u8>> {
     let mut placed: Vec<_> =
         records.iter().map(|record| (templates.place(&record.shape), record)).collect();
@@ -59,7 +59,7 @@ pub(super) fn messages(templates: &mut Templates, head: Head, records: &[Record]
         let set = if shape.scope == 0 { TEMPLATES } else { OPTIONS_TEMPLATES };
         messages.add(set, &template(number(place), shape));
         if set == OPTIONS_TEMPLATES {
-            // nfacctd reads the first of a set alone, and drops the message for the others.
+            // nfacctd reads only the first template of a set, and drops the message for the others.
             messages.set = None;
         }
     }
@@ -74,7 +74,7 @@ fn number(place: usize) -> u16 {
     FIRST_TEMPLATE + place as u16
 }
 
-/// A template as it is sent.
+/// The encoding of a template.
 fn template(number: u16, shape: &Shape) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut put = |value: u16| bytes.extend_from_slice(&value.to_be_bytes());
@@ -99,12 +99,12 @@ struct Messages {
     /// The header of the next message.
     head: Head,
     list: Vec<Vec<u8>>,
-    /// Number of the last message's last set, and where it begins.
+    /// Number and start of the current set.
     set: Option<(u16, usize)>,
 }
 
 impl Messages {
-    /// Adds a template or a record to a set of this number.
+    /// Adds a template or a record to a set with this number.
     fn add(&mut self, set: u16, bytes: &[u8]) {
         let open = self.set.filter(|(number, _)| *number == set);
         let header = if open.is_some() { 0 } else { SET_HEADER_BYTES };
@@ -129,7 +129,7 @@ impl Messages {
         self.set = Some((set, begins));
     }
 
-    /// Begins a message.
+    /// Starts a message.
     fn begin(&mut self) {
         let mut message = Vec::with_capacity(LONGEST);
         message.extend_from_slice(&VERSION.to_be_bytes());

@@ -1,7 +1,7 @@
-//! Reports as IPFIX (RFC 7011), to a collector over UDP or TCP.
+//! IPFIX export of reports (RFC 7011) over UDP or TCP.
 //!
-//! The encoder is our own: a message is a header and sets, and the crates that write them bring the
-//! whole registry with a build that may load it from a network, for the thirty elements that we use.
+//! The encoder is our own: a message is only a header and sets. Existing crates bring the whole
+//! registry, in a build that may load it from a network, and we need thirty elements.
 
 mod collector;
 mod element;

@@ -1,15 +1,15 @@
-//! A data record with the template that describes it.
+//! Data records and their templates.
 
 use std::net::IpAddr;
 
 use super::element::{Element, End};
 
-/// A template of records: their elements, of which the first may be a scope.
+/// A template: elements, optionally starting with a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Elements that say what the others are about; 0 where the record is no option.
+    /// Number of scope elements; 0 unless it is an options template.
     pub(super) scope: u16,
-    /// All elements in their order.
+    /// All elements, in order.
     pub(super) elements: Vec<Element>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Adds a value, which is as long as the element says.
+    /// Adds a value; the element determines its length.
     pub(super) fn put(&mut self, element: Element, value: &[u8]) {
         debug_assert_eq!(usize::from(element.len), value.len(), "{element:?}");
         self.shape.elements.push(element);
@@ -54,7 +54,7 @@ impl Record {
         self.put(element, &value.to_be_bytes());
     }
 
-    /// Adds an address, or where `bits` says how many of it count, a prefix.
+    /// Adds an address, or with `bits`, a prefix of that length.
     pub(super) fn put_address(&mut self, end: &End, address: IpAddr, bits: Option<u8>) {
         let version = usize::from(address.is_ipv6());
         let element = if bits.is_some() { end.prefix[version] } else { end.address[version] };
@@ -67,7 +67,7 @@ impl Record {
         }
     }
 
-    /// Ends the scope: what follows is about what stands before.
+    /// Ends the scope: the elements so far are the subject of the following ones.
     pub(super) fn end_scope(&mut self) {
         self.shape.scope = self.shape.elements.len() as u16;
     }

@@ -1,4 +1,4 @@
-//! The records of an epoch.
+//! Converts a report into records.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -12,9 +12,10 @@ use flowgauge_engine::report::EpochReport;
 use super::element::*;
 use super::record::Record;
 
-/// The records of a report, whose measurement is the metering process of this number.
+/// The records of a report. `process` is the number of the metering process, which stands for the
+/// measurement.
 ///
-/// `enterprise` is the one under which what has no element of IANA's is exported.
+/// `enterprise` is the number for values without an IANA element.
 pub(super) fn of(report: &EpochReport, process: u32, enterprise: Option<u32>) -> Vec<Record> {
     let Some(start_ns) = report.start_ns else { return Vec::new() };
     let milliseconds = |ns: i64| u64::try_from(ns / 1_000_000).unwrap_or(0);
@@ -26,7 +27,7 @@ pub(super) fn of(report: &EpochReport, process: u32, enterprise: Option<u32>) ->
         end: milliseconds(report.end_ns.unwrap_or(start_ns)),
         list: Vec::new(),
     };
-    // A flow in several lists is exported once, so that sums at the collector stay right.
+    // A flow in several lists is exported once, so that sums at the collector are right.
     let mut seen = HashSet::new();
     for (_, task) in &report.tasks {
         match task {
@@ -72,7 +73,7 @@ impl Records {
         self.add(&key, &counts.collect::<Vec<_>>());
     }
 
-    /// A host with the number of its distinct peers.
+    /// A host with its number of distinct peers.
     fn spread(&mut self, side: Side, of: SpreadOf, item: &SpreadItem) {
         let (end, field, peers) = match side {
             Side::Source => (&SOURCE, Field::Source, DISTINCT_COUNT_OF_DESTINATION_IP_ADDRESS),
@@ -91,7 +92,7 @@ impl Records {
         self.add(&key, &[(element, item.distinct)]);
     }
 
-    /// A prefix with its weight, and with that which no heavy prefix in it has.
+    /// A prefix with its weight, and its weight outside of heavy prefixes within it.
     fn prefix(&mut self, by: Measure, item: &HierarchyItem) {
         let numbers = match by {
             Measure::Packets => own::PREFIX_PACKETS,
@@ -112,7 +113,7 @@ impl Records {
         self.add(&key, &[(total, item.total), (discounted, item.discounted)]);
     }
 
-    /// The number of flows. Where the key is an address, these are addresses.
+    /// The number of flows, or of addresses if the key is an address.
     fn cardinality(&mut self, flows: &Estimate) {
         let kind = self.key.kind();
         let is_whole = self.key == KeySpec::from(kind);
@@ -135,13 +136,13 @@ impl Records {
         self.limits(&Record::default(), entropy, bits);
     }
 
-    /// The enterprise's own element of this number, where an enterprise is configured.
+    /// The enterprise-specific element with this number, if an enterprise is configured.
     fn own(&self, number: u16) -> Option<Element> {
         self.enterprise.map(|enterprise| Element::of(enterprise, number))
     }
 
-    /// The fields of a flow's key; `None` where a field has no element, such as an address of either
-    /// end.
+    /// The fields of a flow's key, or `None` if a field has no element, such as an address of
+    /// either end.
     fn key_of(&self, key: &CanonicalKey) -> Option<Record> {
         let fields = self.key.fields(key.as_bytes());
         if fields.host.is_some() || fields.mac.is_some() {
@@ -182,8 +183,7 @@ impl Records {
         (!record.bytes.is_empty()).then_some(record)
     }
 
-    /// A data record of a key in the epoch with these counts, and the limits of those that are not
-    /// exact.
+    /// Adds a data record with a key and counts, and the limits of counts that are not exact.
     fn add(&mut self, key: &Record, counts: &[(Element, Estimate)]) {
         let mut record = key.clone();
         record.put_u64(FLOW_START_MILLISECONDS, self.start);
@@ -198,7 +198,7 @@ impl Records {
         }
     }
 
-    /// An option about the epoch as a whole, so that no collector takes it for a flow.
+    /// Adds an option about the whole epoch, so that no collector takes it for a flow.
     fn about_all(&mut self, put: impl FnOnce(&mut Record)) {
         let mut record = Record::default();
         record.put_u32(METERING_PROCESS_ID, self.process);
@@ -209,7 +209,8 @@ impl Records {
         self.list.push(record);
     }
 
-    /// The limits of an estimate, as the registry asks for: an option whose scope is what it is about.
+    /// Adds the limits of an estimate as the registry defines them: an option scoped to the counted
+    /// key.
     fn limits(&mut self, key: &Record, element: Element, estimate: &Estimate) {
         let Estimate { value, low, high, confidence } = *estimate;
         if low >= value && high <= value {
@@ -227,14 +228,14 @@ impl Records {
         record.put_f64(LOWER_CI_LIMIT, low);
         record.put_f64(CONFIDENCE_LEVEL, confidence.unwrap_or(1.0));
         if confidence.is_none() {
-            // The registry has it for errors that are never larger.
+            // The registry defines it as an error that is never exceeded.
             record.put_f64(ABSOLUTE_ERROR, (high - value).max(value - low));
         }
         self.list.push(record);
     }
 }
 
-/// A count as a whole number.
+/// A count as an integer.
 fn whole(estimate: &Estimate) -> u64 {
     estimate.value.round() as u64
 }

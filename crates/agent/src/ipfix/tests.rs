@@ -1,4 +1,4 @@
-//! What a strict reader on loopback gets.
+//! Tests with a strict IPFIX reader on loopback.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,13 +23,13 @@ use crate::config::IpfixOptions;
 
 const ENTERPRISE: u32 = 65_000;
 
-/// An element: its enterprise, 0 for IANA, and its number.
+/// An element: enterprise (0 for IANA) and number.
 type Id = (u32, u16);
 
 const PACKETS: Id = (0, 2);
 const BYTES: Id = (0, 1);
 
-/// A template: elements of its scope, and all elements with their lengths.
+/// A template: number of scope elements, and all elements with lengths.
 type Template = (u16, Vec<(Id, u16)>);
 
 /// A data record.
@@ -61,11 +61,11 @@ impl Record {
     }
 }
 
-/// Reads the messages of one session.
+/// A strict collector: decodes the messages of one session.
 #[derive(Default)]
 struct Reader {
     templates: HashMap<u16, Template>,
-    /// Templates read, each as often as it came.
+    /// Number of templates read, counting repetitions.
     announced: usize,
     sequence: u32,
     records: Vec<Record>,
@@ -82,7 +82,7 @@ fn four(bytes: &mut &[u8]) -> u32 {
 }
 
 impl Reader {
-    /// Reads a message, all of it.
+    /// Decodes a complete message.
     fn message(&mut self, mut bytes: &[u8]) {
         assert!(bytes.len() <= 1400, "{}", bytes.len());
         let len = bytes.len();
@@ -115,7 +115,7 @@ impl Reader {
                     ((enterprise, number & 0x7fff), len)
                 };
                 let template = (scope, (0..count).map(element).collect());
-                // nfacctd reads one in a set.
+                // nfacctd reads only one template per set.
                 assert!(id == 2 || set.is_empty());
                 let before = self.templates.insert(number, template.clone());
                 assert!(before.is_none_or(|before| before == template));
@@ -134,7 +134,7 @@ impl Reader {
         }
     }
 
-    /// Reads all datagrams that have come.
+    /// Reads all datagrams that have arrived.
     fn datagrams(&mut self, socket: &UdpSocket) {
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let mut buffer = [0; 1500];
@@ -143,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// Reads from a stream until so many records came.
+    /// Reads from a stream until this many records arrived.
     fn stream(&mut self, mut stream: &TcpStream, records: usize) {
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         while self.records.len() < records {
@@ -155,7 +155,7 @@ impl Reader {
         }
     }
 
-    /// Flows, and the limits of their sizes.
+    /// Records of flows, and the limits of their sizes.
     fn flows(&self) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(|record| !record.is_option && record.bytes(PACKETS).is_some())
     }
@@ -165,7 +165,7 @@ impl Reader {
     }
 }
 
-/// The reports of 20,000 packets in two epochs, half of them of IPv6.
+/// Reports of 20,000 packets in two epochs, half of them IPv6.
 fn reports(name: &str, config: Config) -> Vec<Arc<EpochReport>> {
     let traffic = flowgauge_synthetic::Config {
         packets: 20_000,
@@ -215,7 +215,7 @@ fn collector() -> (UdpSocket, String) {
     (socket, to)
 }
 
-/// What the collector gets of these reports.
+/// What a collector receives for these reports.
 fn exported(reports: &[Arc<EpochReport>], enterprise: u32) -> Reader {
     let (socket, to) = collector();
     let mut exporter = exporter(&to, enterprise);
@@ -227,7 +227,7 @@ fn exported(reports: &[Arc<EpochReport>], enterprise: u32) -> Reader {
     reader
 }
 
-/// Sums of packets and bytes of the flows that a report lists first.
+/// Total packets and bytes of the flows in the first list of each report.
 fn listed(reports: &[Arc<EpochReport>]) -> (u64, u64) {
     let mut sums = (0, 0);
     for report in reports {
@@ -254,7 +254,7 @@ fn flows_of_every_key_reach_the_collector_with_their_sizes() {
         ("tcp-flags", vec![6]),
         ("source-mac+destination-mac", vec![56, 80]),
     ] {
-        // Heavy hitters are among the largest: they are exported once.
+        // Heavy hitters are among the largest flows: they are exported once.
         let reports = reports(&key.replace('/', "-"), asked(key, &["top", "heavy-hitters"]));
         assert_eq!(reports.len(), 2);
         let reader = exported(&reports, 0);
@@ -310,7 +310,7 @@ fn each_flow_has_the_values_of_the_report() {
     assert!(versions[0] > 100 && versions[1] > 100, "{versions:?}");
 }
 
-/// The option about an element of the flow with this source, in a reader with one epoch.
+/// The option about an element of the flow with this source, for a collector with one epoch.
 fn limits(reader: &Reader, source: Option<IpAddr>, element: u16) -> Option<&Record> {
     let is_it = |record: &&Record| {
         record.number((0, 303)) == Some(element.into()) && record.address([8, 27]) == source
@@ -332,7 +332,7 @@ fn estimates_come_with_their_limits() {
         let mut reports = reports(algorithm, config);
         let report = Arc::get_mut(&mut reports[0]).unwrap();
         let Report::Sizes { items, .. } = &mut report.tasks[0].1 else { panic!("no sizes") };
-        // A fraction, and bounds that are not alike.
+        // A fraction, and asymmetric bounds.
         let confidence = (!is_sure).then_some(0.95);
         let odd = Estimate { value: 70.4, low: 60.0, high: 75.0, confidence };
         items[0].size.packets = Some(odd);
@@ -405,7 +405,7 @@ fn numbers_about_an_epoch_are_options() {
         assert_eq!(value((0, element)), flows, "{key}");
         assert_eq!(value((ENTERPRISE, 1)).map(f64::from_bits), entropy);
         assert!(value((ENTERPRISE, 2)).is_some());
-        // Without an enterprise, there is no number to say it by.
+        // Without an enterprise, there is no element for it.
         let reader = exported(&reports[..1], 0);
         assert!(reader.templates.values().all(|(_, all)| all.iter().all(|((of, _), _)| *of == 0)));
         assert!(!reader.records.is_empty());
@@ -424,7 +424,7 @@ fn heavy_prefixes_are_of_the_enterprise() {
     let numbers = prefixes.iter().map(|record| record.number((ENTERPRISE, 6)).unwrap());
     assert_eq!(numbers.sum::<u64>(), sum);
     for (item, record) in items.iter().zip(&prefixes) {
-        // The records are by template; each has the bits of one item.
+        // Records are ordered by template; each has the bits of one item.
         assert!(record.bytes((0, 44)).or(record.bytes((0, 170))).is_some(), "{item:?}");
     }
     assert!(exported(&reports[..1], 0).records.is_empty());
@@ -452,7 +452,7 @@ fn templates_come_again_after_a_minute_over_udp() {
     assert_eq!(reader.sequence as usize, reader.records.len());
 }
 
-/// The number of records of a report.
+/// Number of records of a report.
 fn records(report: &EpochReport) -> usize {
     let Report::Sizes { items, .. } = &report.tasks[0].1 else { panic!("no sizes") };
     items.len()
@@ -481,11 +481,11 @@ fn a_collector_of_tcp_goes_away_and_comes_back() {
     let listener = TcpListener::bind(address).unwrap();
     exporter.deliver(&item).unwrap();
     let (stream, _) = listener.accept().unwrap();
-    // A new session: numbers from 0, and all templates.
+    // A new session: numbers start at 0, and all templates are sent.
     let mut reader = Reader::default();
     reader.stream(&stream, number);
     assert_eq!((reader.announced, reader.records.len()), (2, number));
-    // It closes and listens on: the next epoch comes by a new connection, whole.
+    // It closes but keeps listening: the next epoch arrives whole over a new connection.
     drop(stream);
     exporter.deliver(&item).unwrap();
     let (stream, _) = listener.accept().unwrap();
@@ -514,7 +514,7 @@ fn a_collector_that_reads_nothing_is_left_after_the_limit() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    // Its stream is whole but for the last message, and what comes next is of a new one.
+    // Its stream is complete except for the last message. The rest arrives on a new connection.
     let (stream, _) = listener.accept().unwrap();
     let mut reader = Reader::default();
     reader.stream(&stream, taken * number);

@@ -1,4 +1,4 @@
-//! How clients reach brokers that ask for encryption or a password.
+//! TLS and authentication of Kafka clients.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,9 @@ use super::options::{Sasl, Tls};
 use crate::failure::Failure;
 use crate::secret;
 
-/// Sets what a client needs to encrypt and to log in. `place` is the path of the fields in the file, such as
-/// `sinks.kafka`. The files are read here, since the client would read them when it is already confined.
+/// Configures a client's TLS and login. `place` is the path of the fields in the file, such as
+/// `sinks.kafka`. Certificates are read here, since the client would read them only after the
+/// sandbox confined it.
 pub(crate) fn apply(
     config: &mut ClientConfig,
     tls: Option<&Tls>,
@@ -51,7 +52,7 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// The text of a file with certificates.
+/// The contents of a certificate file.
 fn certificate(file: &Path) -> Result<String, String> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {name}: {error}"))?;

@@ -1,4 +1,4 @@
-//! Epochs of the journal that were not sent.
+//! Epochs in the journal that were not sent.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -18,9 +18,10 @@ pub(super) struct Kept {
     pub(super) path: PathBuf,
 }
 
-/// The epochs of a measurement that began at the position or later, and are neither the one of the position
-/// nor `(run, epoch)` or a later one of that run; in the order of time. Epochs of several runs may begin
-/// at the same time: those of the position's are given again.
+/// A measurement's epochs to resend, in time order: those that began at the position's start or
+/// later. Excludes the position's own epoch, and `(run, epoch)` and later epochs of that run.
+/// Epochs of several runs may begin at the same time, so those at the position's start are included
+/// again.
 pub(super) fn missed(
     journal: &Path,
     measurement: &str,
@@ -46,7 +47,7 @@ pub(super) fn missed(
     Ok(missed)
 }
 
-/// The paths in a folder; none where the journal has removed it, or not made it yet.
+/// The paths in a folder; none if the journal removed it or has not created it yet.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
@@ -55,14 +56,14 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// The epoch that a path of the journal names, as `START-LENGTH-RUN-EPOCH.fgs`.
+/// Parses a journal path `START-LENGTH-RUN-EPOCH.fgs`.
 fn parse(path: PathBuf) -> Option<Kept> {
     let name = path.file_name()?.to_str()?.strip_suffix(".fgs")?;
     let mut parts = name.rsplitn(4, '-');
     let epoch = parts.next()?.parse().ok()?;
     let run = u64::from_str_radix(parts.next()?, 16).ok()?;
     let length_ns = parts.next()?.parse().ok()?;
-    // Before 1970, a start begins with a minus.
+    // Before 1970, a start begins with a minus sign.
     let start_ns = parts.next()?.parse().ok()?;
     Some(Kept { start_ns, length_ns, epoch, run, path })
 }

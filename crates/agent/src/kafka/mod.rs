@@ -1,8 +1,8 @@
-//! Reports and snapshots to Apache Kafka, each record at least once, under an id.
+//! Reports and snapshots to Apache Kafka: each record at least once, with an id.
 //!
-//! Reports and snapshots are two sinks with a producer each, so that neither waits for the other. A record
-//! counts as delivered when the brokers acknowledge it. Snapshots that were not acknowledged are taken
-//! from the journal later. `docs/kafka.md` describes the records.
+//! Reports and snapshots are two sinks, each with its own producer, so that neither waits for the
+//! other. A record is delivered once the brokers acknowledge it. Snapshots that were not
+//! acknowledged are resent from the journal. `docs/kafka.md` describes the records.
 
 mod options;
 

@@ -1,4 +1,4 @@
-//! The sinks that a file asks for.
+//! Opens the Kafka sinks of a configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Options, What};
 use crate::failure::Failure;
 use crate::lines::Lines;
 
-/// The agent whose reports are sent.
+/// The agent that sends.
 pub(crate) struct From<'a> {
     /// Its name.
     pub(crate) agent: String,
@@ -22,11 +22,12 @@ pub(crate) struct From<'a> {
     pub(crate) hash: &'a str,
     /// Its folder.
     pub(crate) data: &'a Path,
-    /// Whether the run ends.
+    /// Set when the run ends.
     pub(crate) stop: &'a Arc<AtomicBool>,
 }
 
-/// Opens a sink for all that is sent. Brokers may be away: they are sought when there is something to send.
+/// Opens a sink for each kind of record. Brokers may be unreachable: the producers connect when
+/// there is something to send.
 pub(crate) fn open(
     options: &Options,
     from: &From<'_>,

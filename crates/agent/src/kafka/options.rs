@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::anonymize::Method;
 use crate::host;
 
-/// The longest name of a topic.
+/// Maximum length of a topic name.
 const TOPIC: usize = 249;
 
 /// Reports and snapshots to a topic of Apache Kafka.
@@ -102,7 +102,7 @@ fn reports() -> Vec<What> {
 }
 
 impl Options {
-    /// The files that it names.
+    /// The files it names.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let password = self.sasl.iter().map(|sasl| &*sasl.password_file);
         let tls = self.tls.iter().flat_map(|tls| {
@@ -112,7 +112,7 @@ impl Options {
         password.chain(tls)
     }
 
-    /// Refuses what makes no sense, with the path of the field below `sinks.kafka` first.
+    /// Checks the options. Messages start with the path of the field below `sinks.kafka`.
     pub(crate) fn check(&self, anonymize: Option<Method>) -> Result<(), String> {
         if !cfg!(feature = "kafka") {
             return Err(

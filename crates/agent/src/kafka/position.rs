@@ -1,4 +1,4 @@
-//! How far the journal was acknowledged, over restarts.
+//! The last acknowledged journal epoch, saved over restarts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +12,11 @@ use crate::journal;
 /// The file in the agent's folder.
 const NAME: &str = "kafka.json";
 
-/// The epoch of a measurement that was acknowledged last.
+/// The last acknowledged epoch of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
     pub(super) start_ns: i64,
-    /// Its run and number; `None` before the first one.
+    /// Its run and epoch number; `None` before the first one.
     pub(super) epoch: Option<(u64, u64)>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// Reads the positions in this folder; there are none in a new one.
+    /// Reads the positions in this folder; a new folder has none.
     pub(super) fn open(folder: &Path) -> Result<Self, String> {
         let path = folder.join(NAME);
         let failed = |error: &dyn std::fmt::Display| {
@@ -46,11 +46,11 @@ impl Positions {
         self.positions.get(measurement).copied()
     }
 
-    /// Moves on, also in the file.
+    /// Advances the position, in memory and in the file.
     pub(super) fn set(&mut self, measurement: &str, position: Position) {
         self.positions.insert(measurement.to_owned(), position);
         let text = serde_json::to_vec(&self.positions).unwrap_or_default();
-        // Where it cannot be written, as on a full disk, a restart sends some epochs twice.
+        // If the write fails, for instance on a full disk, a restart sends some epochs twice.
         let _ = journal::write(&self.folder, &self.folder.join(NAME), &text);
     }
 }

@@ -1,4 +1,4 @@
-//! One record after another to a topic, each acknowledged.
+//! Sends records to a topic one at a time, each acknowledged.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -20,37 +20,38 @@ use super::login;
 use crate::failure::Failure;
 use crate::log::{say, warn};
 
-/// How long brokers may take to acknowledge a record.
+/// Time limit for brokers to acknowledge a record.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How much later than that the library says so at most; it looks once a second.
+/// Maximum delay after that until the library reports it; it checks once a second.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Bytes of a record at most. Brokers close connections over requests of 100 MB, whatever a topic allows.
+/// Maximum record size in bytes. Brokers close connections on requests of 100 MB, whatever a topic
+/// allows.
 const MESSAGE_BYTES: usize = 64 << 20;
 
 /// A record and its headers.
 pub(super) struct Record<'a> {
     /// `epoch`, `gap`, `total` or `snapshot`.
     pub(super) kind: &'static str,
-    /// The id of a network-wide report, which stands for the run and the epoch in that of the record.
+    /// The id of a network-wide report, which replaces run and epoch in the record's id.
     pub(super) network: Option<&'a str>,
     pub(super) measurement: &'a str,
-    /// The run, where its epochs are stored.
+    /// The run, if its epochs are stored.
     pub(super) run: Option<u64>,
     /// The epoch, or the first of a gap.
     pub(super) epoch: Option<u64>,
-    /// Start and end of the epoch of a snapshot: snapshots of one epoch share a key by the start, and with it
-    /// a partition.
+    /// Start and end of a snapshot's epoch. The start is part of the key, so snapshots of one epoch
+    /// share a partition.
     pub(super) bounds_ns: Option<(i64, i64)>,
-    /// The hash of the configuration, where it is known.
+    /// The hash of the configuration, if known.
     pub(super) configuration: Option<&'a str>,
     pub(super) content_type: &'static str,
     pub(super) payload: &'a [u8],
 }
 
 impl Record<'_> {
-    /// The id: copies of a record share it, and no other record has it.
+    /// The headers. Copies of a record share the id, and no other record has it.
     fn headers(&self, agent: &str) -> OwnedHeaders {
         let [kind, measurement] = [self.kind, self.measurement].map(str::to_owned);
         let run = self.run.map(|run| format!("{run:016x}"));
@@ -81,25 +82,25 @@ impl Record<'_> {
     }
 }
 
-/// Sends one record after another.
+/// Sends records one at a time.
 pub(super) struct Producer {
-    /// How messages name it.
+    /// The name in messages.
     output: String,
     config: ClientConfig,
     topic: String,
-    /// The agent's name, the key of its reports: they keep their order in one partition.
+    /// The agent's name, which is the key of its reports: one partition keeps their order.
     agent: String,
-    /// The client of the brokers; `None` behind an error that it does not survive.
+    /// The Kafka client; `None` after a fatal error.
     client: Option<ThreadedProducer<Context>>,
     /// Whether the last record was not acknowledged.
     is_failing: bool,
-    /// Measurements that had a record refused, so that each is named once.
+    /// Measurements with a rejected record, each reported once.
     refused: BTreeSet<String>,
 }
 
 impl Producer {
-    /// Connects when there is something to send, so that an agent starts before its brokers. `what` says in
-    /// messages what it sends.
+    /// Connects when there is something to send, so that the agent may start before the brokers.
+    /// `what` names the records in messages.
     pub(super) fn new(options: &Options, what: &str, agent: &str) -> Result<Self, Failure> {
         let brokers = options.brokers.join(",");
         let output = format!("the Kafka topic {} at {brokers} ({what})", options.topic);
@@ -111,16 +112,16 @@ impl Producer {
             ("enable.idempotence", "true"),
             ("message.timeout.ms", &LIMIT.as_millis().to_string()),
             ("message.max.bytes", &MESSAGE_BYTES.to_string()),
-            // One record is sent at a time; abandoned ones may still be queued.
+            // One record is sent at a time, but abandoned ones may still be queued.
             ("queue.buffering.max.messages", "16"),
             ("queue.buffering.max.kbytes", &(2 * (MESSAGE_BYTES >> 10)).to_string()),
-            // A server that answers with more is no broker.
+            // A server that sends larger messages is not a broker.
             ("receive.message.max.bytes", "8388608"),
-            // A topic that is not there is named within the limit.
+            // A missing topic is reported within the time limit.
             ("topic.metadata.propagation.max.ms", "2000"),
             ("linger.ms", "0"),
             ("compression.codec", "lz4"),
-            // The partition that clients in Java choose for this key.
+            // The partition that Java clients choose for this key.
             ("partitioner", "murmur2_random"),
             ("reconnect.backoff.max.ms", "1000"),
             ("socket.connection.setup.timeout.ms", &LIMIT.as_millis().to_string()),
@@ -152,7 +153,7 @@ impl Producer {
 
     /// The error of this output.
     pub(super) fn error(&self, error: io::Error) -> SinkError {
-        // Never `Closed`: brokers that went away may come back.
+        // Never `Closed`: the brokers may come back.
         SinkError::Write { output: self.output.clone(), error }
     }
 
@@ -220,7 +221,7 @@ impl Producer {
         }
     }
 
-    /// Makes a client where there is none.
+    /// Creates a client if there is none.
     fn connect(&mut self) -> Result<(), KafkaError> {
         if self.client.is_none() {
             self.client = Some(self.config.create_with_context(Context::default())?);
@@ -228,12 +229,13 @@ impl Producer {
         Ok(())
     }
 
-    /// Why the client cannot go on, where that is so.
+    /// Why the client cannot continue, if it cannot.
     fn fatal(&self) -> Option<String> {
         self.client.as_ref()?.client().fatal_error().map(|(_, reason)| reason)
     }
 
-    /// The reason of an error: of a record that was not acknowledged in time, what is known of the brokers.
+    /// The reason of an error. For a record that was not acknowledged in time, the last known
+    /// problem of the brokers.
     fn explained(&self, error: &KafkaError) -> io::Error {
         if let Some(reason) = self.fatal() {
             return io::Error::other(reason);
@@ -241,7 +243,7 @@ impl Producer {
         let code = error.rdkafka_error_code();
         if code != Some(RDKafkaErrorCode::MessageTimedOut) {
             let reason = code.map_or_else(|| error.to_string(), |code| code.to_string());
-            // A name in code stands before the words.
+            // The message starts with an error code.
             let words = reason.split_once(" (").and_then(|(_, words)| words.strip_suffix(')'));
             return io::Error::other(words.unwrap_or(&reason).to_owned());
         }
@@ -251,10 +253,10 @@ impl Producer {
     }
 }
 
-/// Hears from the client.
+/// Callbacks of the client.
 #[derive(Default)]
 struct Context {
-    /// The last problem with the brokers, since a record was acknowledged.
+    /// The last problem with the brokers since a record was acknowledged.
     problem: Mutex<Option<String>>,
 }
 
@@ -265,15 +267,15 @@ impl Context {
 }
 
 impl ClientContext for Context {
-    /// Its log lines are left out: errors carry those that operators need.
+    /// Log lines are ignored: errors already carry what operators need.
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
         let mut problem = self.problem();
-        // That all brokers are down says less than why one is.
+        // `AllBrokersDown` says less than the reason for one broker.
         let is_vague = matches!(error, KafkaError::Global(RDKafkaErrorCode::AllBrokersDown));
         if problem.is_none() || !is_vague {
-            // How often and how fast it failed changes with each attempt.
+            // The suffix changes with each attempt.
             let reason = reason.split_once(" (after ").map_or(reason, |(reason, _)| reason);
             *problem = Some(reason.to_owned());
         }
@@ -285,7 +287,7 @@ impl ProducerContext for Context {
 
     fn delivery(&self, result: &DeliveryResult<'_>, acknowledge: Self::DeliveryOpaque) {
         let result = result.as_ref().map(drop).map_err(|(error, _)| error.clone());
-        // A sender that does not wait any more has given the record up.
+        // If the sender no longer waits, it has given up the record.
         let _ = acknowledge.try_send(result);
     }
 }

@@ -1,11 +1,11 @@
-//! Reports as JSON to Kafka.
+//! Sends reports to Kafka as JSON.
 
 use flowgauge_engine::sink::{Format, Item, Sink, SinkError, Takes};
 
 use super::producer::{Producer, Record};
 use crate::lines::Lines;
 
-/// Sends each report, gap and total as an object of JSON.
+/// Sends each report, gap and total as a JSON object.
 pub(super) struct Reports {
     producer: Producer,
     lines: Lines,
@@ -26,7 +26,7 @@ impl Sink for Reports {
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let (kind, measurement, run, epoch) = match item {
-            // The epoch's last report repeats an update.
+            // The final report of an epoch repeats its updates.
             Item::Epoch(report) if report.update => return Ok(()),
             Item::Epoch(report) => ("epoch", &report.measurement, report.run, Some(report.epoch)),
             Item::Gap(gap) => ("gap", &gap.measurement, gap.run, Some(gap.epoch)),

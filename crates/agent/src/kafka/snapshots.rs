@@ -1,4 +1,4 @@
-//! Snapshots to Kafka, and from the journal those that were missed.
+//! Sends snapshots to Kafka, including missed ones from the journal.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,15 +14,15 @@ use super::position::{Position, Positions};
 use super::producer::{Producer, Record};
 use crate::log::say;
 
-/// Sends each closed epoch as it is stored. Before one that does not follow the last acknowledged one, it
-/// sends what the journal has between them: what found no room while brokers were away, or what an agent
-/// before had not sent.
+/// Sends each closed epoch as stored. If an epoch does not directly follow the last acknowledged
+/// one, it first sends the journal's epochs between them: those dropped while brokers were
+/// unreachable, or left unsent by an earlier agent.
 pub(super) struct Snapshots {
     producer: Producer,
     positions: Positions,
     journal: PathBuf,
     configuration: Arc<str>,
-    /// Whether the run ends.
+    /// Set when the run ends.
     stop: Arc<AtomicBool>,
 }
 
@@ -38,11 +38,11 @@ impl Snapshots {
         Self { producer, positions, journal, configuration, stop }
     }
 
-    /// Sends the epochs that were missed before this one.
+    /// Sends the missed epochs before this one.
     fn catch_up(&mut self, saved: &Saved) -> Result<(), SinkError> {
         let Saved { measurement, run, epoch, bounds_ns: (start_ns, _), .. } = saved;
         let Some(last) = self.positions.get(measurement) else {
-            // Epochs from this one on are sent, also where it is not acknowledged before a restart.
+            // From this epoch on all are sent, even if a restart comes before its acknowledgement.
             let begin = Position { start_ns: *start_ns, epoch: None };
             self.positions.set(measurement, begin);
             return Ok(());
@@ -64,7 +64,7 @@ impl Snapshots {
             }
             let bytes = match fs::read(&kept.path) {
                 Ok(bytes) => bytes,
-                // The journal made room.
+                // The journal has removed it to make room.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(self.producer.error(error)),
             };
@@ -79,7 +79,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Sends a snapshot, and moves on when it was acknowledged or will never be.
+    /// Sends a snapshot, and advances the position when it is acknowledged or can never be.
     fn send(
         &mut self,
         measurement: &str,

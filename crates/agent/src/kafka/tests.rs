@@ -1,4 +1,4 @@
-//! Both sinks before brokers that librdkafka mocks.
+//! Tests of both sinks with librdkafka's mock brokers.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,12 +28,12 @@ use super::snapshots::Snapshots;
 use super::{Options, What};
 use crate::lines::Lines;
 
-/// Time enough for whatever must happen.
+/// A generous time limit.
 const LONG: Duration = Duration::from_secs(20);
 
 type Cluster = MockCluster<'static, DefaultProducerContext>;
 
-/// One broker with a topic of several partitions.
+/// A broker with a topic of several partitions.
 fn cluster() -> Cluster {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic("flows", 3, 1).unwrap();
@@ -56,7 +56,7 @@ fn reports(cluster: &Cluster) -> Reports {
     Reports::new(producer(cluster), Lines::new("edge", "c0de", None), "c0de")
 }
 
-/// An agent's folder, which is removed in the end.
+/// An agent's folder, removed at the end.
 struct Data(PathBuf);
 
 impl Data {
@@ -68,7 +68,7 @@ impl Data {
         Self(folder)
     }
 
-    /// Keeps an epoch in the journal.
+    /// Stores an epoch in the journal.
     fn keep(&self, item: &Item) {
         let Item::Snapshot(saved) = item else { panic!("no snapshot") };
         let (start_ns, end_ns) = saved.bounds_ns;
@@ -96,7 +96,7 @@ fn gap(epoch: u64) -> Item {
     Item::Gap(Gap { measurement, run, epoch, epochs: 2, start_ns: 0, end_ns: 1_000_000_000 })
 }
 
-/// An epoch of a second, after all of the run before.
+/// An epoch of one second, after all epochs of the previous run.
 fn snapshot(run: u64, epoch: u64, bytes: usize) -> Item {
     let start_ns = (100 * run + epoch).cast_signed() * 1_000_000_000;
     Item::Snapshot(Arc::new(Saved {
@@ -117,7 +117,7 @@ struct Read {
     payload: Vec<u8>,
 }
 
-/// The records of the topic, once there are this many.
+/// The records of the topic, once there are at least `wanted`.
 fn read(cluster: &Cluster, wanted: usize) -> Vec<Read> {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", cluster.bootstrap_servers()).set("group.id", "test");
@@ -145,7 +145,7 @@ fn read(cluster: &Cluster, wanted: usize) -> Vec<Read> {
     records
 }
 
-/// The ids of records, each once, in the order of their first copies.
+/// The distinct ids of records, in order of first appearance.
 fn ids(records: &[Read]) -> Vec<&str> {
     let mut ids: Vec<&str> = Vec::new();
     for record in records {
@@ -157,7 +157,7 @@ fn ids(records: &[Read]) -> Vec<&str> {
     ids
 }
 
-/// Delivers an item until it is acknowledged.
+/// Delivers an item repeatedly until it is acknowledged.
 fn insist(sink: &mut dyn Sink, item: &Item) {
     let begun = Instant::now();
     while let Err(error) = sink.deliver(item) {
@@ -174,7 +174,7 @@ fn records_carry_the_name_of_the_agent_and_an_id() {
     sink.deliver(&Item::Total(Arc::new(total))).unwrap();
     let mut sink = data.sink(&cluster, &Arc::default());
     sink.deliver(&snapshot(0xab, 7, 3)).unwrap();
-    // Snapshots of one epoch share a key, and with it a partition, of whichever agent.
+    // Snapshots of one epoch share a key, and thus a partition, whatever the agent.
     let mut records = read(&cluster, 3);
     let keys =
         BTreeMap::from([("gap", "edge"), ("total", "edge"), ("snapshot", "main/17107000000000")]);
@@ -245,7 +245,7 @@ fn a_topic_that_is_not_there_is_named() {
     insist(&mut sink, &gap(0));
 }
 
-/// As where a user may not write.
+/// As when a user may not write.
 #[test]
 fn a_client_that_cannot_go_on_is_replaced() {
     let cluster = cluster();
@@ -315,12 +315,12 @@ fn snapshots_that_were_missed_come_from_the_journal_also_after_a_restart() {
         data.keep(&snapshot(1, epoch, 10));
         sink.deliver(&snapshot(1, epoch, 10)).unwrap();
     }
-    // Epochs 3 and 4 found no room in the queue.
+    // The queue had no room for epochs 3 and 4.
     for epoch in 3..9 {
         data.keep(&snapshot(1, epoch, 10));
     }
     sink.deliver(&snapshot(1, 5, 10)).unwrap();
-    // Epochs 6 to 8 were in it when the agent was killed.
+    // Epochs 6 to 8 were queued when the agent was killed.
     drop(sink);
     let mut sink = data.sink(&cluster, &stop);
     stop.store(true, Ordering::Relaxed);
@@ -336,13 +336,13 @@ fn snapshots_that_were_missed_come_from_the_journal_also_after_a_restart() {
         .collect();
     let ids: Vec<_> = records.iter().map(|record| &*record.headers["id"]).collect();
     assert_eq!(ids, expected);
-    // Those from the journal, too, say when their epoch ends.
+    // Records from the journal also carry the end of their epoch.
     for record in &records {
         let [start_ns, end_ns]: [i64; 2] =
             ["start", "end"].map(|of| record.headers[of].parse().unwrap());
         assert_eq!(end_ns, start_ns + 1_000_000_000);
     }
-    // The configuration of a run before is not known any more.
+    // The configuration of an earlier run is not known.
     let of_known = records.iter().filter(|record| record.headers.contains_key("configuration"));
     assert_eq!(of_known.count(), 4);
 }

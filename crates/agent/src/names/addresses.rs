@@ -1,4 +1,4 @@
-//! The addresses of a report.
+//! Finds the addresses of a report.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,10 @@ use flowgauge_core::key::{CanonicalKey, Field, Fields, KeyKind, KeySpec};
 use flowgauge_core::task::{Report, Side};
 use flowgauge_engine::report::EpochReport;
 
-/// Takes an address with the text that a report has for it.
+/// Receives an address and the text that the report uses for it.
 type Visit<'a> = dyn FnMut(String, IpAddr) + 'a;
 
-/// Shows each address of a report's lists; some come again.
+/// Visits each address of a report's lists, possibly more than once.
 pub(super) fn visit(report: &EpochReport, visit: &mut Visit<'_>) {
     let spec = report.key;
     for (_, answer) in &report.tasks {
@@ -36,7 +36,7 @@ pub(super) fn visit(report: &EpochReport, visit: &mut Visit<'_>) {
             Report::Hierarchical { items, .. } => items.iter().for_each(|item| {
                 let ends = [Some((item.source, item.source_bits)), item.destination];
                 for (prefix, bits) in ends.into_iter().flatten() {
-                    // Nothing is known of all addresses together.
+                    // The prefix of all addresses has no label.
                     if let Some(address) = address(&prefix).filter(|_| bits > 0) {
                         visit(format!("{address}/{bits}"), address);
                     }
@@ -49,7 +49,7 @@ pub(super) fn visit(report: &EpochReport, visit: &mut Visit<'_>) {
     }
 }
 
-/// An item that is one address, whatever the key is.
+/// An item that is a single address, whatever the key is.
 fn alone(spec: KeySpec, side: Side, address: &CanonicalKey, visit: &mut Visit<'_>) {
     of_fields(spec, &spec.alone(side.address()).fields(address.as_bytes()), visit);
 }

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use super::Label;
 use crate::failure::Failure;
 
-/// Databases in the order of the file.
+/// The databases, in the order of the file.
 #[derive(Debug, Default)]
 pub(super) struct Databases(Vec<Reader<Vec<u8>>>);
 
-/// What one of them has of an address.
+/// A database record about an address.
 #[derive(Deserialize)]
 struct Record<'a> {
     autonomous_system_number: Option<u32>,
@@ -29,10 +29,10 @@ struct Country<'a> {
 }
 
 impl Databases {
-    /// Reads them into memory.
+    /// Reads the databases into memory.
     ///
     /// # Errors
-    /// When one cannot be read or is damaged.
+    /// A database cannot be read or is damaged.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
         let read = |path: &PathBuf| {
             Reader::open_readfile(path).map_err(|error| {
@@ -42,11 +42,11 @@ impl Databases {
         paths.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The label of an address: of each field the first database that has one.
+    /// The label of an address. For each field, the first database that has it wins.
     pub(super) fn label(&self, address: IpAddr) -> Label<'_> {
         let mut label = Label::default();
         for database in &self.0 {
-            // One of IPv4 alone refuses addresses of IPv6.
+            // A database of IPv4 only rejects IPv6 addresses.
             let Ok(found) = database.lookup(address) else { continue };
             let Ok(Some(record)) = found.decode::<Record<'_>>() else { continue };
             label.autonomous_system = label.autonomous_system.or(record.autonomous_system_number);
@@ -65,16 +65,16 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A database of IPv6 addresses, as MaxMind describes the format: a tree with records of 24 bits, the
-    /// records of prefixes, and what it says of itself.
+    /// A database of IPv6 addresses in MaxMind's format: a tree of 24-bit records, the records of
+    /// prefixes, and the metadata.
     pub(in crate::names) fn database(prefixes: &[(&str, Vec<u8>)]) -> Vec<u8> {
-        // A child is a node, the data of this number, or nothing.
+        // A child is a node, a data record, or nothing.
         let mut nodes: Vec<[Option<Result<usize, usize>>; 2]> = vec![[None, None]];
         let (mut data, mut places) = (Vec::<u8>::new(), Vec::new());
         for (number, (prefix, record)) in prefixes.iter().enumerate() {
             let (address, bits) = prefix.split_once('/').unwrap();
             let (address, bits) = match address.parse().unwrap() {
-                // Addresses of IPv4 are those whose first 96 bits are zeros.
+                // IPv4 addresses are those whose first 96 bits are zero.
                 IpAddr::V4(it) => (u128::from(it.to_bits()), 96 + bits.parse::<u32>().unwrap()),
                 IpAddr::V6(it) => (it.to_bits(), bits.parse().unwrap()),
             };
@@ -124,7 +124,7 @@ pub(super) mod tests {
 
     fn text(text: &str) -> Vec<u8> {
         let size = u8::try_from(text.len()).unwrap();
-        // From 29 on another byte has the rest.
+        // Sizes from 29 on use another byte.
         let rest = size.checked_sub(29);
         let mut bytes = vec![2 << 5 | size.min(29)];
         bytes.extend(rest);
@@ -182,7 +182,7 @@ pub(super) mod tests {
         assert_eq!(label("192.0.3.7"), germany);
         assert_eq!(label("2001:db8::7").autonomous_system, Some(64_501));
         assert_eq!(label("10.0.0.1"), Label::default());
-        // A damaged one is refused, whole or at a look.
+        // A damaged database is rejected when opened or on lookup.
         let whole = fs::read(&systems).unwrap();
         for length in 0..whole.len() {
             fs::write(&systems, &whole[..length]).unwrap();

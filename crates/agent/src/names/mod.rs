@@ -1,5 +1,5 @@
-//! Labels of addresses: names of prefixes from a file, autonomous systems and countries from MaxMind
-//! databases. No other host is asked.
+//! Address labels: names of prefixes from a file, and autonomous systems and countries from MaxMind
+//! databases. No network lookups.
 
 mod addresses;
 mod databases;
@@ -30,21 +30,21 @@ pub struct NamesOptions {
 /// The label of an address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Label<'a> {
-    /// The name of the longest prefix that has it.
+    /// The name of the longest matching prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// The number of its autonomous system.
+    /// The number of the autonomous system.
     #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
     autonomous_system: Option<u32>,
-    /// The organization of that.
+    /// The organization of the autonomous system.
     #[serde(rename = "as_name", skip_serializing_if = "Option::is_none")]
     organization: Option<&'a str>,
-    /// Two letters.
+    /// The two-letter country code.
     #[serde(skip_serializing_if = "Option::is_none")]
     country: Option<&'a str>,
 }
 
-/// Names and databases, read.
+/// Prefix names and databases in memory.
 #[derive(Debug)]
 pub(crate) struct Names {
     prefixes: Prefixes,
@@ -52,10 +52,10 @@ pub(crate) struct Names {
 }
 
 impl NamesOptions {
-    /// Reads the files, if there are any.
+    /// Reads the files, if any are configured.
     ///
     /// # Errors
-    /// When one cannot be read or is damaged.
+    /// A file cannot be read or is damaged.
     pub(crate) fn read(&self) -> Result<Option<Names>, Failure> {
         if self.prefixes.is_none() && self.databases.is_empty() {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Names {
         Label { name: self.prefixes.name(address), ..self.databases.label(address) }
     }
 
-    /// The labels of the addresses in a report, by the text that it has for each.
+    /// The labels of all addresses in a report, by the text that the report uses.
     pub(crate) fn labels(&self, report: &EpochReport) -> Map<String, Value> {
         let mut labels = Map::new();
         addresses::visit(report, &mut |text, address| {
@@ -81,7 +81,7 @@ impl Names {
             }
             let label = self.label(address);
             if label != Label::default() {
-                // A label is always an object.
+                // A label always serializes to an object.
                 labels.insert(text, serde_json::to_value(label).unwrap_or_default());
             }
         });

@@ -7,18 +7,18 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// Names by the number of bits and the bits themselves, of addresses as IPv6 has them.
+/// Names by prefix length and prefix bits, in IPv6 form.
 #[derive(Debug, Default)]
 pub(super) struct Prefixes(BTreeMap<u8, HashMap<u128, String>>);
 
-/// The bits of IPv6 before the first of an IPv4 address.
+/// Bits before an IPv4 address in its IPv6 form.
 const MAPPED: u8 = 96;
 
 impl Prefixes {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, or a line has no prefix or no name.
+    /// The file cannot be read, or a line lacks a prefix or a name.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let text = fs::read_to_string(path).map_err(|error| {
             Failure::Usage(format!("names.prefixes: cannot read {}: {error}", path.display()))
@@ -46,7 +46,7 @@ impl Prefixes {
         Ok(prefixes)
     }
 
-    /// The name of the longest prefix that has an address.
+    /// The name of the longest prefix that contains an address.
     pub(super) fn name(&self, address: IpAddr) -> Option<&str> {
         let bits = mapped(address);
         self.0
@@ -57,7 +57,7 @@ impl Prefixes {
     }
 }
 
-/// The number of bits of a prefix, and these. An address alone is a prefix of all its bits.
+/// The length and bits of a prefix. A plain address is a prefix of full length.
 fn parsed(text: &str) -> Option<(u8, u128)> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
@@ -76,7 +76,7 @@ fn mapped(address: IpAddr) -> u128 {
     }
 }
 
-/// The first bits of an address, and zeros.
+/// Clears all but the first bits of an address.
 fn masked(address: u128, bits: u8) -> u128 {
     match 128 - u32::from(bits) {
         128 => 0,

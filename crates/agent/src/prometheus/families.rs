@@ -1,4 +1,4 @@
-//! The families of metrics, and their text.
+//! The metric families, and their encoding.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::text::escaped;
 
 use MetricType::{Counter, Gauge};
 
-/// Every family: its name, without the `_total` of counters, its kind and its help.
+/// Every family: its name (without the `_total` of counters), kind and help text.
 const FAMILIES: [(&str, MetricType, &str); 51] = [
     ("flowgauge_packets", Counter, "Packets with a key"),
     ("flowgauge_bytes", Counter, "Bytes of packets with a key, on the wire"),
@@ -100,7 +100,7 @@ pub(super) fn encode(metrics: &Metrics) -> String {
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut samples = self.samples();
-        // A number without a bound has no series for it.
+        // Families have a fixed order; their series keep their own.
         samples.retain(|sample| sample.value.is_finite());
         // A stable order of families, whose series keep theirs.
         let place = |name| FAMILIES.iter().position(|(family, ..)| *family == name);

@@ -1,14 +1,14 @@
-//! Which flows may be named in labels.
+//! Limits which flows may be named in labels.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a name stays taken after its flow was listed last: as long as Prometheus may keep the series
-/// in memory without a sample, and more.
+/// How long a name stays in use after its flow was last listed: longer than Prometheus keeps a
+/// series in memory without samples.
 const HOLD: Duration = Duration::from_secs(3 * 3600);
 
-/// The names in use: so many at most, whatever the traffic is.
+/// The names in use, limited in number for any traffic.
 #[derive(Debug)]
 pub(super) struct Flows {
     most: usize,
@@ -20,7 +20,7 @@ impl Flows {
         Self { most, names: HashMap::new() }
     }
 
-    /// Names in use.
+    /// Number of names in use.
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }

@@ -1,8 +1,7 @@
-//! Metrics for Prometheus, in the text of OpenMetrics.
+//! Metrics for Prometheus in OpenMetrics text format.
 //!
-//! The number of series depends on the configuration alone: lists are series by rank, and the text of a
-//! flow stands in a label only while there is room under a fixed budget. `docs/prometheus.md` describes
-//! every metric.
+//! The number of series depends only on the configuration: lists become series by rank, and flows
+//! are named in labels only within a fixed budget. `docs/prometheus.md` describes every metric.
 
 mod families;
 mod flows;
@@ -55,7 +54,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Where, and to whom.
+    /// The address and the token.
     pub fn access(&self) -> Access {
         Access { listen: self.listen, token_file: self.token_file.clone() }
     }
@@ -65,7 +64,8 @@ fn series() -> usize {
     2_000
 }
 
-/// A sink that keeps totals and the last report of each measurement as metrics. Copies share them.
+/// A sink that keeps totals and the last report of each measurement as metrics. Clones share their
+/// state.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     store: Arc<Mutex<Store>>,
@@ -87,9 +87,9 @@ const CORRECTED: usize = 1000;
 /// The totals of a measurement, and its last epoch.
 #[derive(Debug, Default)]
 struct Measured {
-    /// The sum of all epochs but those of a network that may still be corrected.
+    /// The sum of all epochs, except those of a network that may still be corrected.
     account: Account,
-    /// These by their start.
+    /// The correctable epochs, by start.
     recent: BTreeMap<i64, Account>,
     epochs: u64,
     empty_epochs: u64,
@@ -100,13 +100,13 @@ struct Measured {
 }
 
 impl Metrics {
-    /// No metrics yet, with at most `series` that name flows; alerts are those of `board`, and kept epochs
-    /// those of `journal`.
+    /// No metrics yet. At most `series` series name flows; alerts come from `board`, kept epochs
+    /// from `journal`.
     pub fn new(series: usize, board: Board, journal: Arc<Counts>) -> Self {
         Self { journal: Some(journal), ..Self::empty(series, board) }
     }
 
-    /// No metrics of network-wide reports yet, with the counts of their collector.
+    /// Metrics of network-wide reports, with the counts of their collector.
     pub fn of_network(series: usize, collected: SharedCounts) -> Self {
         Self { collected: Some(collected), ..Self::empty(series, Board::default()) }
     }
@@ -117,18 +117,18 @@ impl Metrics {
         Self { store, board, journal: None, exporters: Vec::new(), collected: None }
     }
 
-    /// The same, with the accounts of exporters of flow records.
+    /// Adds the accounts of flow-record exporters.
     #[must_use]
     pub fn with_exporters(self, exporters: Vec<Accounts>) -> Self {
         Self { exporters, ..self }
     }
 
-    /// All metrics in the text of OpenMetrics.
+    /// All metrics in OpenMetrics text format.
     pub fn encode(&self) -> String {
         families::encode(self)
     }
 
-    /// All samples as they stand.
+    /// All current samples.
     fn samples(&self) -> Vec<Sample> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let mut samples = Vec::new();
@@ -167,7 +167,7 @@ impl Store {
                 measured.account.add(&oldest);
             }
             if latest_ns.is_some_and(|latest_ns| start_ns < latest_ns) {
-                // The gauges are those of a later epoch.
+                // The gauges belong to a later epoch.
                 return;
             }
         } else {
@@ -191,7 +191,7 @@ impl Sink for Metrics {
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         match item {
-            // The epoch's own report has all of an update in it again.
+            // A mid-epoch update does not count: the epoch's final report includes it.
             Item::Epoch(report) if !report.update => store.epoch(report, Instant::now()),
             Item::Gap(gap) => store.of(&gap.measurement).empty_epochs += gap.epochs,
             Item::Total(report) => store.total(report),

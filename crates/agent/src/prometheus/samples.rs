@@ -20,10 +20,10 @@ use crate::collect;
 use crate::flow;
 use crate::journal::Counts;
 
-/// Items of a list that have series.
+/// Number of list items with series.
 const RANKS: usize = 10;
 
-/// The label of what no other series names.
+/// The label for traffic that no other series names.
 const OTHER: &str = "other";
 
 /// One value of a family.
@@ -41,7 +41,7 @@ impl Sample {
     }
 }
 
-/// A family of estimates, and those of its bounds.
+/// The families of an estimate and its two bounds.
 type Bounded = [&'static str; 3];
 
 const FLOWS: Bounded = ["flowgauge_flows", "flowgauge_flows_low", "flowgauge_flows_high"];
@@ -165,7 +165,7 @@ pub(super) fn epoch(report: &EpochReport, flows: &mut Flows, now: Instant) -> Ve
     samples
 }
 
-/// How long a list is, and its largest items by rank.
+/// The length of a list, and its largest items by rank.
 fn list(report: &EpochReport, task: &str, answer: &Report, to: &mut Vec<Sample>) {
     let of = [("measurement", &*report.measurement), ("task", task)];
     if let Some((listed, truncated)) = answer.listed() {
@@ -199,7 +199,7 @@ fn list(report: &EpochReport, task: &str, answer: &Report, to: &mut Vec<Sample>)
     }
 }
 
-/// The largest items by name, as far as the budget goes, and what remains of the traffic.
+/// The largest items by name within the budget, and the remaining traffic.
 fn named(
     report: &EpochReport,
     task: &'static str,
@@ -240,7 +240,7 @@ fn named(
             let item = |item: &flowgauge_core::task::SpreadItem| {
                 (flow::address(key, *side, &item.address), item.distinct.value)
             };
-            // Distinct counts of several addresses do not add up.
+            // Distinct counts of several addresses cannot be added.
             ("flowgauge_flow_distinct", items.iter().take(RANKS).map(item).collect(), None)
         }
         _ => return,
@@ -266,7 +266,7 @@ fn named(
     to.push(Sample::new("flowgauge_flow_series_left_out", &labels, f64::from(left_out)));
 }
 
-/// The alerts as they stand.
+/// The current alerts.
 pub(super) fn alerts(board: &Board, to: &mut Vec<Sample>) {
     for standing in board.standings() {
         let of = [("alert", standing.alert.as_str()), ("measurement", &standing.measurement)];
@@ -280,7 +280,7 @@ pub(super) fn alerts(board: &Board, to: &mut Vec<Sample>) {
     to.push(Sample::new("flowgauge_alert_notifications_missed", &[], board.missed() as f64));
 }
 
-/// The epochs that are kept.
+/// The kept epochs.
 pub(super) fn journal(counts: &Counts, to: &mut Vec<Sample>) {
     for (family, count) in [
         ("flowgauge_journal_epochs", &counts.epochs),
@@ -291,7 +291,7 @@ pub(super) fn journal(counts: &Counts, to: &mut Vec<Sample>) {
     }
 }
 
-/// What became of the snapshots that a collector read.
+/// Snapshots that a collector read, by outcome.
 pub(super) fn collected(counts: &collect::Counts, to: &mut Vec<Sample>) {
     for outcome in collect::Outcome::ALL {
         let labels = [("outcome", outcome.name())];
@@ -303,7 +303,7 @@ pub(super) fn collected(counts: &collect::Counts, to: &mut Vec<Sample>) {
     }
 }
 
-/// The accounts of exporters of flow records; one that sends to several ports has one account.
+/// The accounts of flow-record exporters. An exporter that sends to several ports has one account.
 pub(super) fn exporters(all: &[Accounts], to: &mut Vec<Sample>) {
     let mut sums: BTreeMap<IpAddr, Vec<Counter>> = BTreeMap::new();
     for (exporter, account) in all.iter().flat_map(Accounts::get) {

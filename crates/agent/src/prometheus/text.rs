@@ -1,9 +1,10 @@
-//! Text that the encoder leaves to its callers: escapes of labels, and the older text of Prometheus for
-//! clients that do not ask for OpenMetrics.
+//! Text handling that the encoder leaves to its callers: label escapes, and the classic Prometheus
+//! format for clients that do not accept OpenMetrics.
 
 use std::fmt::Write;
 
-/// The same metrics in the older text: there a counter's family has its `_total`, too.
+/// Converts OpenMetrics to the classic format, in which a counter's family also has the suffix
+/// `_total`.
 pub fn classic(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len() + 1024);
     let counter = |name: &str| open_metrics.contains(&format!("# TYPE {name} counter\n"));
@@ -24,7 +25,7 @@ pub fn classic(open_metrics: &str) -> String {
     text
 }
 
-/// The value of a label as it stands between quotes.
+/// Escapes a label value for use between quotes.
 pub(super) fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

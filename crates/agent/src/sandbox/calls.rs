@@ -1,12 +1,12 @@
-//! System calls that an agent never makes, and that are refused from here on.
+//! System calls that an agent never makes and the sandbox refuses.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-/// Calls that start programs, look into other processes, change mounts, modules and clocks, or gain users,
-/// namespaces and keys.
+/// Calls that start programs, inspect other processes, change mounts, modules or clocks, or gain
+/// users, namespaces or keys.
 const REFUSED: &[i64] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -55,11 +55,11 @@ const REFUSED: &[i64] = &[
     libc::SYS_setdomainname,
 ];
 
-/// Refuses them to this thread and those that it starts, as calls without permission; `bpf` is left for
-/// AF_XDP. Returns what is in force.
+/// Refuses the calls to this thread and the threads it starts, with a permission error. `xdp`
+/// leaves `bpf` for AF_XDP. Returns a description for the log.
 ///
 /// # Errors
-/// When the system refuses.
+/// The system refuses the filter.
 pub(super) fn refuse(xdp: bool) -> Result<String, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(ARCH) else {
         return Ok(format!("no seccomp for {ARCH}"));

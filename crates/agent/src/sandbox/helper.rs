@@ -1,9 +1,9 @@
-//! A process outside of the sandbox with two tasks: it opens packet sockets, and it runs the programs that
-//! the agent's file names for alerts.
+//! A helper process outside of the sandbox with two tasks: it opens packet sockets, and runs the
+//! programs that the agent's file names for alerts.
 //!
-//! It has no part in measuring: it is started before the sandbox is entered, reads nothing but requests
-//! and the agent's file, and ends with the agent. Requests stand for themselves in packets of Unix
-//! sockets: sockets are asked for at its standard input, programs at its standard output.
+//! It takes no part in measuring. It starts before the agent enters the sandbox, reads only
+//! requests and the agent's file, and ends with the agent. Each request is one packet on a Unix
+//! socket: for a packet socket on standard input, for a program on standard output.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -30,10 +30,10 @@ use crate::alert::Rule;
 use crate::alert::notify::{LIMIT, run};
 use crate::failure::Failure;
 
-/// The bytes of a request at most.
+/// Maximum size of a request in bytes.
 const MOST: usize = 256 << 10;
 
-/// A program to run.
+/// A request to run a program.
 #[derive(Serialize, Deserialize)]
 struct Program {
     alert: String,
@@ -42,7 +42,7 @@ struct Program {
     body: String,
 }
 
-/// The agent's end.
+/// The agent's end of the connection to the helper.
 #[derive(Clone, Debug)]
 pub struct Helper {
     sockets: Arc<Mutex<OwnedFd>>,
@@ -50,10 +50,10 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Starts the helper by a command that calls [`help`].
+    /// Starts the helper with a command that calls [`help`].
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The helper cannot be started.
     pub(super) fn start(mut command: Command) -> io::Result<Self> {
         let pair = || {
             let flags = SocketFlags::CLOEXEC;
@@ -65,10 +65,10 @@ impl Helper {
         Ok(Self { sockets: shared(sockets), programs: shared(programs) })
     }
 
-    /// A packet socket that receives nothing yet.
+    /// Requests a packet socket that receives nothing yet.
     ///
     /// # Errors
-    /// As the system answers the helper, or when that has ended.
+    /// The system's answer to the helper, or the helper has ended.
     pub fn packet_socket(&self) -> io::Result<OwnedFd> {
         let end = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         send(&*end, b"?", SendFlags::NOSIGNAL)?;
@@ -90,10 +90,10 @@ impl Helper {
         }
     }
 
-    /// Runs a program that the agent's file names for this alert.
+    /// Runs the program that the agent's file names for this alert.
     ///
     /// # Errors
-    /// With the reason in one line.
+    /// The reason, in one line.
     pub(crate) fn run(
         &self,
         program: &str,
@@ -125,13 +125,14 @@ fn gone() -> io::Error {
     io::Error::other("the helper outside the sandbox ended; restart the agent")
 }
 
-/// Answers requests at standard input and output until the agent ends.
+/// Answers requests on standard input and output until the agent ends.
 ///
 /// # Errors
-/// When the agent's file cannot be read, or the system refuses.
+/// The agent's file cannot be read, or the system refuses.
 pub fn help(origin: &Origin) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::Failed(format!("helper: {error}"));
-    // It ends when the agent does, which may have programs to run until then.
+    // The helper ends with the agent, not with these signals: until then, the agent may have
+    // programs to run.
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGUSR1] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;
     }
@@ -140,7 +141,7 @@ pub fn help(origin: &Origin) -> Result<(), Failure> {
         | CapabilitySet::KILL
         | CapabilitySet::SETUID
         | CapabilitySet::SETGID;
-    // Programs inherit none of them.
+    // Programs must inherit no capabilities.
     clear_ambient_capability_set().map_err(|error| failed(error.into()))?;
     user::keep(needed).map_err(|error| failed(error.into()))?;
     let configuration = origin.read()?;
@@ -157,7 +158,7 @@ pub fn help(origin: &Origin) -> Result<(), Failure> {
         };
         let answer = programs.run(&request[..bytes]);
         let answer = answer.err().unwrap_or_else(|| "done".to_owned());
-        // An agent that has ended takes no answer; the next look sees that.
+        // If the agent has ended, the next check notices it.
         let _ = send(end.as_fd(), answer.as_bytes(), SendFlags::NOSIGNAL);
     }
 }
@@ -197,7 +198,7 @@ impl Programs<'_> {
         let request: Program =
             serde_json::from_slice(request).map_err(|error| format!("not a request: {error}"))?;
         if !self.names(&request) {
-            // The agent may have read its file again.
+            // The agent may have reloaded its file.
             self.rules = self.origin.read().map_err(|error| error.to_string())?.alerts;
         }
         if !self.names(&request) {
@@ -208,7 +209,7 @@ impl Programs<'_> {
         run::run(command, alert, state, body, user, LIMIT).map_err(|fault| fault.to_string())
     }
 
-    /// Whether the agent's file names a program for this alert.
+    /// Whether the agent's file names this program for the alert.
     fn names(&self, request: &Program) -> bool {
         self.rules
             .get(&request.alert)
@@ -224,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// An intruder in the sandbox cannot run a program that the file does not name.
+    /// An intruder in the sandbox must not run programs that the file does not name.
     #[test]
     fn only_programs_of_the_file_are_run() {
         let folder = std::env::temp_dir().join(format!("flowgauge-helper-{}", std::process::id()));

@@ -1,7 +1,7 @@
-//! The sandbox, which an agent enters before it opens anything. From there on it, and an intruder who
-//! takes it over, reads, writes and starts no more than the file names.
+//! The sandbox, which an agent enters before it opens anything. From then on the agent, or an
+//! intruder who takes it over, can read, write and start only what the configuration names.
 //!
-//! The [`Helper`], which starts before, keeps the privileges that are needed later.
+//! The [`Helper`], started before that, keeps the privileges needed later.
 
 mod calls;
 mod helper;
@@ -22,22 +22,23 @@ use crate::config::{Configuration, Engine};
 use crate::failure::Failure;
 use crate::log::say;
 
-/// A sandbox that was entered.
+/// A sandbox that this process has entered.
 pub struct Sandbox {
-    /// The helper of an agent.
+    /// The agent's helper process.
     helper: Option<Helper>,
     places: Places,
     user: Option<String>,
-    /// Whether it leaves what AF_XDP needs.
+    /// Whether it permits what AF_XDP needs.
     xdp: bool,
 }
 
 impl Sandbox {
-    /// Enters the sandbox that a configuration asks for; this process has a single thread yet. `helper` is
-    /// the command that calls [`help`].
+    /// Enters the sandbox of a configuration. The process must still be single-threaded. `helper`
+    /// is the command that calls [`help`].
     ///
     /// # Errors
-    /// When the user does not exist or cannot be had, a folder cannot be made, or the system refuses.
+    /// The user does not exist or cannot be assumed, a folder cannot be created, or the system
+    /// refuses.
     pub fn enter(
         configuration: &Configuration,
         file: &Path,
@@ -55,7 +56,8 @@ impl Sandbox {
         Self::confine(user, xdp, Places::of(configuration, file), Some(helper))
     }
 
-    /// Enters the sandbox that a collector's configuration asks for; this process has a single thread yet.
+    /// Enters the sandbox of a collector's configuration. The process must still be
+    /// single-threaded.
     ///
     /// # Errors
     /// As [`Self::enter`].
@@ -76,7 +78,7 @@ impl Sandbox {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             Failure::Failed(format!("sandbox: {what}: {error}; --no-sandbox runs without it"))
         };
-        // The sandbox holds for one thread and those that it starts.
+        // The sandbox applies to one thread and the threads it starts.
         let threads = fs::read_dir("/proc/self/task").map(Iterator::count);
         if threads.map_err(|error| failed("cannot count threads", &error))? != 1 {
             return Err(failed("too late", &"there are threads already"));
@@ -93,15 +95,15 @@ impl Sandbox {
         Ok(Self { helper, places, user, xdp })
     }
 
-    /// The helper outside of the sandbox, which a collector does not have.
+    /// The helper process; a collector has none.
     pub fn helper(&self) -> Option<&Helper> {
         self.helper.as_ref()
     }
 
-    /// Whether another configuration can be had without leaving the sandbox.
+    /// Checks that another configuration can be used without leaving the sandbox.
     ///
     /// # Errors
-    /// With the user, privilege or place that it lacks.
+    /// The user, privilege or path that is missing.
     pub fn check(&self, next: &Configuration, file: &Path) -> Result<(), Failure> {
         let is_by = |engine| next.sources.iter().any(|source| source.is_by(engine));
         if is_by(Engine::Dpdk) || !self.xdp && is_by(Engine::AfXdp) {
@@ -110,7 +112,7 @@ impl Sandbox {
         self.check_places(("agent", &next.agent.user), &Places::of(next, file))
     }
 
-    /// The same for the configuration of a collector.
+    /// Like [`Self::check`], for a collector's configuration.
     ///
     /// # Errors
     /// As [`Self::check`].
@@ -138,7 +140,7 @@ impl Sandbox {
     }
 }
 
-/// Says what a process cannot have without leaving its sandbox.
+/// The error for something that the sandbox does not permit.
 fn refuse(what: &str) -> Result<(), Failure> {
     Err(Failure::Usage(format!("{what}; restart to change that")))
 }
@@ -156,7 +158,7 @@ mod tests {
         Places { read: vec![read.into()], write: vec![write.into()] }
     }
 
-    /// In a thread, which alone is in the sandbox.
+    /// Runs in a thread, so that only this thread is in the sandbox.
     #[test]
     fn writing_elsewhere_and_starting_programs_fail() {
         let folder = std::env::temp_dir().join(format!("flowgauge-sandbox-{}", std::process::id()));

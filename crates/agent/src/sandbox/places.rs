@@ -1,4 +1,4 @@
-//! The folders and files that an agent uses: Landlock keeps it within them.
+//! The files and folders that an agent may use, enforced by Landlock.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -17,7 +17,7 @@ use crate::names::NamesOptions;
 use crate::prometheus::Options;
 use crate::{console, files, kafka};
 
-/// Places that any process reads: libraries and time zones, names of hosts, interfaces and its own state.
+/// Paths that any process reads: libraries, time zones, host names, interfaces and its own state.
 const COMMON: &[&str] = &[
     "/dev/null",
     "/dev/urandom",
@@ -39,21 +39,21 @@ const COMMON: &[&str] = &[
     "/usr/share",
 ];
 
-/// The rights that this version knows; a kernel that knows fewer enforces those.
+/// The rights this version knows. An older kernel enforces those it knows.
 const RIGHTS: ABI = ABI::V6;
 
-/// The mode of folders in which not only their owner may make files.
+/// Mode bits of folders in which users other than the owner may create files.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The folders and files of a configuration, by absolute paths.
+/// The files and folders of a configuration, as absolute paths.
 pub(super) struct Places {
     pub(super) read: Vec<PathBuf>,
     pub(super) write: Vec<PathBuf>,
 }
 
 impl Places {
-    /// Those of a configuration that was read from this file. An editor may replace any file that is
-    /// read, so that its folder counts.
+    /// The places of a configuration read from `file`. Editors may replace a file, so its folder is
+    /// included.
     pub(super) fn of(configuration: &Configuration, file: &Path) -> Self {
         let Configuration { agent, sources, sinks, names, .. } = configuration;
         let replays = sources.iter().filter_map(|source| match source {
@@ -64,7 +64,7 @@ impl Places {
         Self::with_outputs(read, &agent.data, sinks, names)
     }
 
-    /// Those of the configuration of a collector.
+    /// The places of a collector's configuration.
     pub(super) fn of_collector(configuration: &collect::Configuration, file: &Path) -> Self {
         let collect::Configuration { collect, kafka, sinks, names, .. } = configuration;
         let credentials = kafka.files();
@@ -73,7 +73,7 @@ impl Places {
         Self::with_outputs(read, &collect.data, sinks, names)
     }
 
-    /// The folders of files that are read, the folder of data, and what sinks and names need.
+    /// The folders of files that are read, the data folder, and the paths of sinks and names.
     fn with_outputs<'a>(
         read: impl Iterator<Item = &'a Path>,
         data: &Path,
@@ -95,10 +95,10 @@ impl Places {
         Self { read, write }
     }
 
-    /// Makes the folders that are written to, for this user.
+    /// Creates the folders to write to, owned by this user.
     ///
     /// # Errors
-    /// When one cannot be made, or belongs to another user alone.
+    /// A folder cannot be created, or belongs to another user only.
     pub(super) fn make(&self, user: Option<&User>) -> Result<(), Failure> {
         for folder in &self.write {
             let failed = |error| {
@@ -126,10 +126,10 @@ impl Places {
         Ok(())
     }
 
-    /// Keeps this thread and those that it starts within them. Returns what is in force.
+    /// Confines this thread and the threads it starts. Returns a description for the log.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The system refuses.
     pub(super) fn enforce(&self) -> Result<String, RulesetError> {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let common = COMMON.iter().map(PathBuf::from);
@@ -154,7 +154,7 @@ impl Places {
         })
     }
 
-    /// A place that is not within those of `others`.
+    /// The first path that is not within `others`.
     pub(super) fn beyond<'a>(&'a self, others: &Self) -> Option<&'a Path> {
         let within = |place: &Path, of: &[PathBuf]| of.iter().any(|own| place.starts_with(own));
         let is_read =
@@ -171,7 +171,7 @@ fn folder_of(file: &Path) -> PathBuf {
     file.parent().map_or(file.clone(), Path::to_owned)
 }
 
-/// A path that does not count from the folder that the process is in.
+/// The path made absolute.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

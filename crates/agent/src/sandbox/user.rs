@@ -1,4 +1,4 @@
-//! The user that an agent runs as, and the capabilities that it gives up.
+//! The user an agent runs as, and the capabilities it gives up.
 
 use nix::unistd::{Uid, User, setgroups, setresgid, setresuid};
 use rustix::thread::{
@@ -8,17 +8,17 @@ use rustix::thread::{
 
 use crate::failure::Failure;
 
-/// Capabilities of AF_XDP: packet sockets, programs for the kernel, attaching one to an interface, and
+/// Capabilities that AF_XDP needs: packet sockets, loading and attaching kernel programs, and
 /// locked memory.
 const FOR_XDP: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::IPC_LOCK);
 
-/// The account of this name.
+/// Looks up a user.
 ///
 /// # Errors
-/// When there is none, or this process cannot become that user.
+/// The user does not exist, or this process cannot become that user.
 pub(super) fn find(name: &str) -> Result<User, Failure> {
     let usage = |reason: &str| Failure::Usage(format!("agent.user: {reason}"));
     let user = User::from_name(name)
@@ -32,11 +32,12 @@ pub(super) fn find(name: &str) -> Result<User, Failure> {
     Err(usage(&format!("only root can become '{name}'; start as root, or leave it out")))
 }
 
-/// Becomes this user, if one is given, and gives up all capabilities but those for AF_XDP, where that is
-/// asked for. One that stays root keeps that over files of others. Returns who it is now.
+/// Switches to this user, if given, and gives up all capabilities except, if `xdp`, those for
+/// AF_XDP. If it stays root, it keeps its rights over files of others. Returns a description for
+/// the log.
 ///
 /// # Errors
-/// When the system refuses.
+/// The system refuses.
 pub(super) fn become_user(user: Option<&User>, xdp: bool) -> Result<String, Failure> {
     let refused = |what: &'static str| {
         move |error: &dyn std::fmt::Display| {
@@ -67,10 +68,10 @@ pub(super) fn become_user(user: Option<&User>, xdp: bool) -> Result<String, Fail
     Ok(format!("user {name}, {capabilities}"))
 }
 
-/// Keeps these capabilities, as far as they are there.
+/// Keeps only these capabilities, as far as the process has them.
 ///
 /// # Errors
-/// When the system refuses.
+/// The system refuses.
 pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
     let kept = rustix::thread::capabilities(None)?.permitted & kept;
     let inheritable = CapabilitySet::empty();

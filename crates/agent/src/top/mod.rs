@@ -1,4 +1,4 @@
-//! `flowgauge top`: the last reports in a terminal.
+//! `flowgauge top`: the latest reports in a terminal.
 
 mod rows;
 mod view;
@@ -20,16 +20,16 @@ use crate::config::SourceOptions;
 use crate::failure::Failure;
 use view::View;
 
-/// Reports that wait to be shown.
+/// Reports queued for display.
 const WAITING: usize = 16;
 
-/// How soon a report is shown.
+/// Maximum delay before a report is shown.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Shows reports until the user quits. `from` says where they come from.
+/// Shows reports until the user quits. `from` names their origin.
 ///
 /// # Errors
-/// When standard output is no terminal, or it fails.
+/// Standard output is not a terminal, or it fails.
 pub fn show(from: String, reports: &Receiver<Value>) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let mut view = View::new(from);
@@ -59,7 +59,7 @@ pub fn show(from: String, reports: &Receiver<Value>) -> io::Result<()> {
     result
 }
 
-/// Passes reports on as JSON; reports that find the screen busy are left out.
+/// Passes reports on as JSON. Drops reports while the screen is busy.
 struct Shown(SyncSender<Value>);
 
 impl Sink for Shown {
@@ -80,16 +80,16 @@ impl Sink for Shown {
     }
 }
 
-/// Measures a source without an agent; the reports come from a thread of its own until the source ends.
+/// Measures a source without an agent, on a separate thread, until the source ends.
 ///
 /// # Errors
-/// When the source cannot be opened, or the measurement makes no sense.
+/// The source cannot be opened, or the measurement is invalid.
 pub fn measure(source: SourceOptions, config: Config) -> Result<Receiver<Value>, Failure> {
     let config = Config { queues: source.queues(), pace: Pace::Live, ..config };
     let plan = Plan::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
     let sources = open(&[source], "", &Arc::new(AtomicBool::new(false)), None)?.queues;
     let (to, reports) = sync_channel(WAITING);
-    // It ends with the process, or when the screen is gone.
+    // The thread ends with the process, or when the screen is closed.
     let run = move || drop(flowgauge_engine::run_queues(plan, sources, &mut Shown(to)));
     let thread = thread::Builder::new().name("run".to_owned()).spawn(run);
     thread.map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))?;

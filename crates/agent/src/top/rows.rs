@@ -1,4 +1,4 @@
-//! The rows of a report: the flows and hosts that its tasks list.
+//! The rows of a report: flows and hosts that its tasks list.
 
 use std::net::IpAddr;
 
@@ -11,9 +11,9 @@ pub(super) struct Row {
     pub(super) name: String,
     /// Its addresses.
     pub(super) addresses: Vec<IpAddr>,
-    /// Packets, bytes and distinct peers, where the list has them.
+    /// Packets, bytes and distinct peers, if the list has them.
     pub(super) numbers: [Option<Number>; 3],
-    /// The share of the epoch's traffic.
+    /// Share of the epoch's traffic.
     pub(super) share: Option<f64>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Number {
     pub(super) high: f64,
 }
 
-/// The tasks whose lists can be shown, and what an item's number of distinct peers is called.
+/// The tasks whose lists can be shown.
 const LISTS: [&str; 7] = [
     "top",
     "heavy-hitters",
@@ -55,7 +55,7 @@ fn row(item: &Value, labels: &Value) -> Row {
         let bound = |side: &str| number[side].as_f64().unwrap_or(value);
         Some(Number { value, low: bound("low"), high: bound("high") })
     };
-    // Of a superspreader there is the address alone.
+    // A superspreader has only an address.
     let key = if item["key"].is_object() { &item["key"] } else { item };
     let fields = key.as_object().into_iter().flatten();
     let known = fields.clone().filter_map(|(_, value)| label(&labels[value.as_str()?]));
@@ -81,7 +81,7 @@ fn label(known: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// A key as people read it: `10.0.0.1:53 → 10.0.0.2:5000 udp`.
+/// A key in readable form: `10.0.0.1:53 → 10.0.0.2:5000 udp`.
 fn name(key: &Value) -> String {
     let text = |name: &str| match &key[name] {
         Value::String(text) => Some(text.clone()),
@@ -124,7 +124,7 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    /// The prefix that is written so, or the one of all 24 or 48 bits around an address.
+    /// Parses a prefix such as `10.1.2.0/24`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
@@ -133,7 +133,7 @@ impl Prefix {
         Some(Self { address, bits })
     }
 
-    /// Whether an address is in it.
+    /// Whether it contains an address.
     pub(super) fn has(self, address: IpAddr) -> bool {
         let (own, other, most) = match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -145,7 +145,7 @@ impl Prefix {
         (own ^ other).checked_shr(most - u32::from(self.bits)).unwrap_or(0) == 0
     }
 
-    /// The network around an address that people look at next.
+    /// The /24 or /48 around an address.
     pub(super) fn around(address: IpAddr) -> String {
         match address {
             IpAddr::V4(address) => {

@@ -1,4 +1,4 @@
-//! What `flowgauge top` shows, and how keys change it.
+//! What `flowgauge top` shows, and its keys.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::rows::{Number, Prefix, Row, lists, rows};
 
-/// What the keys do.
+/// The keys and what they do.
 const HELP: [(&str, &str); 9] = [
     ("← →", "another measurement"),
     ("t", "another list: top, heavy hitters, victims, …"),
@@ -29,7 +29,7 @@ const HELP: [(&str, &str); 9] = [
 /// The titles of the columns of numbers.
 const NUMBERS: [&str; 3] = ["packets", "bytes", "distinct"];
 
-/// Cells that the bar of a whole share takes.
+/// Width in cells of the bar for a share of 100 %.
 const BAR: f64 = 20.0;
 
 /// The state of the screen.
@@ -38,7 +38,7 @@ pub(super) struct View {
     from: String,
     /// The last report of each measurement.
     reports: BTreeMap<String, Value>,
-    /// The last reports that came while it was paused.
+    /// The latest reports that arrived while paused.
     waiting: Option<BTreeMap<String, Value>>,
     measurement: usize,
     list: usize,
@@ -67,13 +67,13 @@ impl View {
         }
     }
 
-    /// Takes a report.
+    /// Adds a report.
     pub(super) fn add(&mut self, report: Value) {
         let Some(name) = report["measurement"].as_str().map(str::to_owned) else { return };
         self.waiting.as_mut().unwrap_or(&mut self.reports).insert(name, report);
     }
 
-    /// Notes that no more reports come.
+    /// Notes that no more reports will come.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
     }
@@ -84,13 +84,13 @@ impl View {
         shown.map(|(name, report)| (&**name, report))
     }
 
-    /// The list that is shown.
+    /// The displayed list.
     fn task(&self) -> Option<&'static str> {
         let lists = lists(self.report()?.1);
         lists.get(self.list % lists.len().max(1)).copied()
     }
 
-    /// The number that rows are sorted by: of a list without the chosen one, the next that it has.
+    /// The sort column; if the list lacks it, the next one it has.
     fn sorted_by(&self) -> usize {
         let (Some((_, report)), Some(task)) = (self.report(), self.task()) else { return 0 };
         let rows = rows(report, task);
@@ -99,7 +99,7 @@ impl View {
         by.unwrap_or(self.sort % NUMBERS.len())
     }
 
-    /// The rows that pass the filter, in order.
+    /// The rows that pass the filter, sorted.
     fn rows(&self) -> Vec<Row> {
         let (Some((_, report)), Some(task)) = (self.report(), self.task()) else {
             return Vec::new();
@@ -117,7 +117,7 @@ impl View {
         rows
     }
 
-    /// Does what a key stands for; `false` to quit.
+    /// Handles a key; `false` to quit.
     pub(super) fn key(&mut self, key: KeyCode) -> bool {
         match (key, self.is_typing) {
             (KeyCode::Enter, true) => self.is_typing = false,
@@ -157,7 +157,7 @@ impl View {
         self.table.select(None);
     }
 
-    /// Draws it.
+    /// Draws the view.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
         let areas = [Constraint::Length(3), Constraint::Min(3), Constraint::Length(1)];
         let [head, body, foot] = Layout::vertical(areas).areas(frame.area());
@@ -207,7 +207,7 @@ impl View {
         vec![Line::from(title), Line::from(traffic(report)), Line::from(self.answers(report))]
     }
 
-    /// The numbers of tasks that are not lists, and which list is shown.
+    /// The answers of tasks without lists, and the name of the displayed list.
     fn answers(&self, report: &Value) -> String {
         let mut words = Vec::new();
         if let Some(task) = self.task() {
@@ -256,7 +256,7 @@ fn traffic(report: &Value) -> String {
     )
 }
 
-/// The rows as a table; a narrow one has only the numbers that they are sorted by.
+/// The rows as a table. A narrow one shows only the sort column.
 fn table(rows: &[Row], width: u16, sort: usize) -> Table<'static> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let is_narrow = width < 80;
@@ -296,7 +296,7 @@ fn table(rows: &[Row], width: u16, sort: usize) -> Table<'static> {
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
 }
 
-/// A number, with its bounds where it is an estimate.
+/// A number, with bounds if it is an estimate.
 fn number(number: Number) -> String {
     let whole = |value: f64| units::count(value.max(0.0).round());
     if number.low < number.high {

@@ -1,4 +1,4 @@
-//! The fields that conditions compare, and where reports hold them.
+//! The fields that conditions compare, and how to read them from reports.
 
 use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::summary::{Estimate, SizeEstimate};
@@ -11,7 +11,7 @@ use flowgauge_engine::report::EpochReport;
 use super::Bound;
 use crate::flow;
 
-/// A number with its bounds, and the item that it is of.
+/// A number with its bounds, and the item it describes.
 pub(super) struct Number<'a> {
     pub(super) value: f64,
     pub(super) low: f64,
@@ -19,7 +19,7 @@ pub(super) struct Number<'a> {
     of: Of<'a>,
 }
 
-/// The item that has a number.
+/// The item that a number describes.
 #[derive(Clone, Copy)]
 enum Of<'a> {
     Epoch,
@@ -94,8 +94,8 @@ impl AccountField {
         self.0
     }
 
-    /// Its number. `dropped` is all that arrived and was not counted, lost by the workers or before they
-    /// could be read.
+    /// Its value. `dropped` counts all packets that arrived but were not counted: lost by the
+    /// workers, or before they could be read.
     pub(super) fn number(self, account: &Account) -> Number<'static> {
         let packets = match self.0 {
             "read" => account.read,
@@ -124,7 +124,7 @@ const FINDINGS: &[&str] =
 const PREFIXES: &[&str] =
     &["packets", "bytes", "packets_per_second", "bits_per_second", "discounted"];
 
-/// The fields of each task that has some.
+/// The tasks with fields, and their fields.
 const FIELDS: [(&str, &[&str]); 12] = [
     ("findings", FINDINGS),
     ("top", SIZES),
@@ -151,10 +151,10 @@ impl PartialEq for Task {
 }
 
 impl Task {
-    /// The task of this name.
+    /// Finds a task by name.
     ///
     /// # Errors
-    /// When there is none, with the nearest name.
+    /// The name is unknown; the message suggests the nearest one.
     pub(super) fn find(name: &str) -> Result<Self, String> {
         task::find(name).map(Self).map_err(|unknown| unknown.to_string())
     }
@@ -164,12 +164,12 @@ impl Task {
         self.0.name
     }
 
-    /// Whether it runs where no task is named.
+    /// Whether it runs when the configuration names no tasks.
     pub fn by_default(self) -> bool {
         self.0.by_default
     }
 
-    /// The field of this name.
+    /// Finds a field by name.
     pub(super) fn field(self, name: &str) -> Result<&'static str, String> {
         let known = FIELDS.into_iter().find(|(task, _)| *task == self.name());
         let Some((task, fields)) = known else {
@@ -182,7 +182,7 @@ impl Task {
         })
     }
 
-    /// The numbers of a field, one for each item; `None` where the report has no such answer.
+    /// The numbers of a field, one per item, or `None` if the report lacks the answer.
     pub(super) fn numbers<'a>(
         self,
         field: &str,
@@ -240,7 +240,8 @@ impl Task {
             }
             Report::Cardinality { flows } => vec![Number::new(flows, 1.0, Of::Epoch)],
             Report::Entropy { bits, normalized } => {
-                // As a part of its maximum, which the number of flows gives, it has the bounds of bits.
+                // A fraction of the maximum entropy, which follows from the number of flows. It
+                // scales the bounds.
                 let part = if bits.value > 0.0 { normalized / bits.value } else { 0.0 };
                 match field {
                     // A single flow has no entropy to normalize.
@@ -254,7 +255,7 @@ impl Task {
     }
 }
 
-/// A number of a size; `None` where the summary does not count it, or the epoch has no duration.
+/// A size as a number, or `None` if the summary does not count it or the epoch has no duration.
 fn sized<'a>(
     field: &str,
     size: &SizeEstimate,
@@ -275,7 +276,7 @@ fn sized<'a>(
     }
 }
 
-/// The observed seconds of an epoch.
+/// Observed seconds of an epoch.
 pub(crate) fn seconds(report: &EpochReport) -> f64 {
     match (report.start_ns, report.end_ns) {
         (Some(start_ns), Some(end_ns)) => {

@@ -5,7 +5,7 @@ use flowgauge_core::unknown::{Unknown, nearest};
 use super::fields::{AccountField, Task};
 use super::{Bound, Comparison, Node, Operator, Subject};
 
-/// Parentheses and `not` inside each other at most, so that no text exhausts the stack.
+/// Maximum nesting of parentheses and `not`, so that no text can exhaust the stack.
 const DEEPEST: usize = 32;
 
 const OPERATORS: [(&str, Operator); 6] = [
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
     }
 }
 
-/// Words, operators and parentheses.
+/// Splits a condition into words, operators and parentheses.
 fn words(mut text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     loop {

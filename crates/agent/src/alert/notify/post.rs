@@ -1,4 +1,4 @@
-//! A web hook: JSON by plain HTTP.
+//! Web hooks: JSON over plain HTTP.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -58,7 +58,7 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// Posts a body within `limit`, and wants an answer of success.
+    /// Posts a body within `limit`, and expects a 2xx answer.
     pub(super) fn post(&self, body: &str, limit: Duration) -> io::Result<()> {
         let deadline = Instant::now() + limit;
         let addresses = (self.host.as_str(), self.port).to_socket_addrs()?;
@@ -92,7 +92,7 @@ impl Target {
     }
 }
 
-/// The first line of an answer, up to 128 bytes of it.
+/// The first line of the answer, up to 128 bytes.
 fn status_line(stream: &mut TcpStream, deadline: Instant) -> io::Result<String> {
     let mut line = Vec::new();
     let mut byte = [0];
@@ -112,7 +112,7 @@ fn status_line(stream: &mut TcpStream, deadline: Instant) -> io::Result<String> 
     Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
-/// The time left before the deadline.
+/// Time until the deadline.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }

@@ -1,4 +1,4 @@
-//! A program of the operator, without a shell.
+//! Runs the operator's programs, without a shell.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -9,10 +9,10 @@ use std::{fmt, thread};
 use nix::unistd::{Uid, User};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Time between two looks at a program.
+/// Interval between checks for the end of a program.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Why a program did not do its work.
+/// Why a program failed.
 pub(crate) enum Fault {
     Io(io::Error),
     Exit(std::process::ExitStatus),
@@ -35,8 +35,9 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// Runs the program as this user, if one is given, with the alert and its state in its environment and
-/// the body on its standard input. One that takes longer than `limit` is killed with all that it started.
+/// Runs the program as `user`, if given. The environment holds the alert and its state, and
+/// standard input the body. After `limit`, the program is killed together with all processes it
+/// started.
 pub(crate) fn run(
     program: &str,
     alert: &str,
@@ -60,8 +61,8 @@ pub(crate) fn run(
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()?;
-    // A notice is shorter than a pipe, so that writing it waits for no reader; one that reads nothing
-    // has closed the pipe, which is its right.
+    // A notification fits into a pipe, so this write does not block. A program need not read its
+    // input: an error is ignored.
     if let Some(mut stdin) = child.stdin.take() {
         drop(stdin.write_all(body.as_bytes()));
     }
