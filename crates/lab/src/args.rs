@@ -252,7 +252,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Whether this row is of it.
+    /// Whether it includes this row.
     pub(crate) fn has(&self, row: &Row) -> bool {
         let among =
             |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
@@ -261,7 +261,7 @@ impl Selection {
 }
 
 impl Accuracy {
-    /// What to run.
+    /// The forms to run.
     pub(crate) fn forms(&self) -> Vec<Form> {
         let (full, small) = (Form::full(&self.selection), Form::small(&self.selection));
         match (self.packets, self.seeds) {

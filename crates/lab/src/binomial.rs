@@ -1,11 +1,11 @@
-//! How many of some bounds may fail.
+//! Binomial limits on how many confidence bounds may fail.
 
-/// The chance that a row of bounds as good as they say is found wanting, were bounds independent
-/// of each other and the seeds not fixed.
+/// Probability that a row of correct bounds is flagged, if bounds were independent and seeds not
+/// fixed.
 pub(crate) const FALSE_ALARM: f64 = 1e-6;
 
-/// The least number of bounds, each of which fails with this probability, that could be too many
-/// failures at all.
+/// The smallest number of bounds, each failing with this probability, for which too many failures
+/// are possible at all.
 pub(crate) fn enough_to_judge(probability: f64) -> u64 {
     let mut asked = 1;
     while probability < 1.0 && most_failures(asked, probability) == asked {
@@ -14,8 +14,8 @@ pub(crate) fn enough_to_judge(probability: f64) -> u64 {
     asked
 }
 
-/// The most of `asked` bounds, each of which fails with this probability, that fail but for a
-/// chance of [`FALSE_ALARM`].
+/// The largest number of failures among `asked` bounds, each failing with this probability. More
+/// occur with a probability of at most [`FALSE_ALARM`].
 pub(crate) fn most_failures(asked: u64, probability: f64) -> u64 {
     if probability <= 0.0 {
         return 0;
@@ -23,7 +23,7 @@ pub(crate) fn most_failures(asked: u64, probability: f64) -> u64 {
     if probability >= 1.0 {
         return asked;
     }
-    // From the top down the terms are smallest first: ln P(X = k), by what the next lower k adds.
+    // Terms from the top down, smallest first: ln P(X = k), by the ratio of neighbouring terms.
     let (n, odds) = (asked as f64, (1.0 - probability).ln() - probability.ln());
     let mut log = n * probability.ln();
     let mut tail = 0.0;
@@ -42,7 +42,7 @@ pub(crate) fn most_failures(asked: u64, probability: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Against sums of the probability's own terms, from no failure up.
+    /// Compares with sums of the probability's terms, from zero failures up.
     #[test]
     fn the_tail_is_the_binomial_one() {
         for (asked, probability) in [(20_u64, 0.05), (100, 0.05), (1000, 0.01), (300, 0.3)] {
@@ -53,7 +53,7 @@ mod tests {
                 below += term;
                 term *= (asked - k) as f64 / (k + 1) as f64 * probability / (1.0 - probability);
             }
-            // Tolerances for rounding near 1.
+            // Tolerance for rounding near 1.
             assert!(
                 1.0 - below > FALSE_ALARM * 0.999,
                 "{asked} {probability}: {most} are too many"

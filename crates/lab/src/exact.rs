@@ -1,17 +1,17 @@
-//! The truth: exact numbers by key.
+//! Exact counts by key: the ground truth.
 
-/// The canonical bytes of an IPv4 key as a number in the same order: the first byte is the highest.
+/// The canonical bytes of an IPv4 key as a number in the same order (first byte highest).
 pub(crate) fn number(canonical: &[u8]) -> u128 {
     let mut bytes = [0; 16];
     bytes[..canonical.len()].copy_from_slice(canonical);
     u128::from_be_bytes(bytes)
 }
 
-/// Keys with their exact weights, in the order of keys.
+/// Keys with exact weights, sorted by key.
 #[derive(Debug, Default)]
 pub(crate) struct Exact {
     keys: Vec<u128>,
-    /// Weight of all keys before this one; one more at the end.
+    /// Prefix sums: the weight of all keys before this one, and the total at the end.
     before: Vec<u64>,
 }
 
@@ -30,7 +30,7 @@ impl Exact {
         Self { keys: distinct, before }
     }
 
-    /// Number of keys.
+    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -40,7 +40,7 @@ impl Exact {
         self.before.last().copied().unwrap_or(0)
     }
 
-    /// Every key with its weight, in order.
+    /// Every key with its weight, sorted by key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u128, u64)> {
         self.keys.iter().zip(self.before.windows(2)).map(|(&key, sums)| (key, sums[1] - sums[0]))
     }

@@ -1,4 +1,4 @@
-//! Why the lab cannot go on.
+//! Errors of the lab.
 
 use std::fmt::Display;
 use std::io;
@@ -8,7 +8,7 @@ use flowgauge_core::unknown::Unknown;
 use flowgauge_engine::EngineError;
 use flowgauge_synthetic::ConfigError;
 
-/// Why the lab cannot go on.
+/// An error that ends the lab.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A file cannot be read or written.
@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     File {
         /// Its name.
         name: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// A line of a table is not a row.
@@ -24,41 +24,41 @@ pub(crate) enum Failure {
     Table {
         /// The file.
         name: String,
-        /// The line, counted from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// The files of an experiment are not what a run wrote.
+    /// The files of an experiment were not written by a run.
     #[error("{name}: {reason}; measure it anew with 'flowgauge-lab run'")]
     Page {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: &'static str,
     },
-    /// A summary that the lab asks for cannot be built.
+    /// A summary cannot be built.
     #[error("{algorithm} ({asked}): {error}")]
     Build {
         /// The algorithm.
         algorithm: &'static str,
-        /// The parameters and the memory that it was asked for.
+        /// The requested parameters and memory.
         asked: String,
-        /// Why not.
+        /// The reason.
         error: BuildError,
     },
     /// The traffic cannot be generated.
     #[error("the traffic: {0}")]
     Traffic(#[from] ConfigError),
-    /// A trace is not what an experiment needs.
+    /// A trace does not fit an experiment.
     #[error("{name}: {reason}")]
     Trace {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// The engine cannot run what the lab asks for.
+    /// The engine cannot run the configuration.
     #[error("the run: {0}")]
     Run(#[from] EngineError),
     /// No experiment has this name.
@@ -68,13 +68,13 @@ pub(crate) enum Failure {
     #[cfg(feature = "dpdk")]
     #[error("DPDK: {0}; it wants 512 MiB of memory, and no second process of DPDK here")]
     Dpdk(String),
-    /// Summaries of one kind do not add up.
+    /// Summaries of one kind cannot be merged.
     #[error("merging: {0}")]
     Merge(String),
-    /// The switch ends, or does not do what it is asked for.
+    /// The switch ended, or failed a request.
     #[error("the switch: {0}")]
     Switch(String),
-    /// What an experiment needs is not there; what to do.
+    /// Something that an experiment needs is missing; the text says what to do.
     #[error("skipped: {0}")]
     Skipped(String),
     /// The operating system refused memory for a task.
@@ -82,13 +82,13 @@ pub(crate) enum Failure {
     Task {
         /// The task.
         task: &'static str,
-        /// What the operating system says.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
 
 impl Failure {
-    /// Makes failures of the file of this name.
+    /// Converts I/O errors of the named file.
     pub(crate) fn of(name: impl Display) -> impl Fn(io::Error) -> Self {
         move |error| Self::File { name: name.to_string(), error }
     }

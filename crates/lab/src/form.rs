@@ -1,4 +1,4 @@
-//! How much is measured: profiles of traffic, packets, seeds.
+//! How much to measure: profiles of traffic, packets and seeds.
 
 use flowgauge_synthetic as synthetic;
 
@@ -10,9 +10,9 @@ use crate::table::Row;
 pub(crate) struct Profile {
     /// Its name in tables and on the command line.
     pub(crate) name: &'static str,
-    /// In which order flows send.
+    /// The order in which flows send.
     pub(crate) order: synthetic::Profile,
-    /// Whether the small form has it.
+    /// Whether the small form includes it.
     small: bool,
 }
 
@@ -34,15 +34,14 @@ pub(crate) static PROFILES: [Profile; 5] = [
 pub(crate) struct Form {
     /// Packets of an epoch.
     pub(crate) packets: u64,
-    /// Streams of each profile, or more where these give too few bounds to judge; the seeds are
-    /// 1, 2, ….
+    /// Streams per profile, with the seeds 1, 2, …; more if these give too few bounds to judge.
     pub(crate) seeds: u64,
     /// The profiles.
     pub(crate) profiles: Vec<&'static Profile>,
 }
 
 impl Form {
-    /// The form of published numbers.
+    /// The form of the published numbers.
     pub(crate) fn full(selection: &Selection) -> Self {
         Self { packets: 2_500_000, seeds: 3, profiles: select(selection, |_| true) }
     }

@@ -1,33 +1,33 @@
-//! What makes a row worse than the same row of before.
+//! Decides whether a row is worse than in the baseline.
 //!
-//! Traffic and algorithms have fixed seeds, so equal code gives equal rows, and any of these limits
-//! alarms only when code changes what is measured. They leave room for changes that are as good,
-//! such as another way to draw random bits.
+//! Traffic and algorithms have fixed seeds, so equal code gives equal rows: a limit is exceeded
+//! only if a code change affects results. The limits allow for equally good changes, such as
+//! another way to draw random bits.
 
 use std::fmt;
 
 use crate::binomial::{FALSE_ALARM, enough_to_judge, most_failures};
 use crate::table::Row;
 
-/// How much worse a row may be.
+/// How much worse a row may get.
 struct Slack {
-    /// The factor by which an error may grow, and what it may grow on top.
+    /// The factor by which an error may grow, and an additional allowance.
     factor: f64,
     error: f64,
-    /// How far precision and recall may fall.
+    /// How much precision and recall may drop.
     share: f64,
 }
 
-/// A tenth, and a fifth of a percent: what is exact or nearly so must stay so.
+/// 10 % and 0.2 percentage points: exact and nearly exact results must stay so.
 const SLACK: Slack = Slack { factor: 1.1, error: 0.002, share: 0.01 };
 
-/// Algorithms whose random bits have no seed: no two runs are alike. The errors of ranks differ by
-/// a standard deviation of half a percent (`k = 200`); the slack is six of them, a false alarm in
-/// 10⁸ numbers.
+/// Algorithms with unseeded random bits: no two runs are equal. Rank errors have a standard
+/// deviation of half a percent (`k = 200`). The slack is six of them: one false alarm in 10⁸
+/// numbers.
 const UNSEEDED: [&str; 1] = ["kll"];
 const UNSEEDED_SLACK: Slack = Slack { factor: 1.1, error: 0.03, share: 0.05 };
 
-/// What is wrong with a row.
+/// A problem with a row.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Finding {
     row: [String; 4],
@@ -44,7 +44,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The findings about one row.
+/// The problems of one row.
 struct Findings<'a> {
     row: &'a Row,
     found: Vec<Finding>,
@@ -67,7 +67,7 @@ impl Findings<'_> {
         });
     }
 
-    /// What decides the rest must be the same.
+    /// Values that define the measurement must be equal.
     fn same<T: PartialEq + ToString>(&mut self, column: &'static str, was: &T, is: &T) {
         if was != is {
             self.add(
@@ -100,7 +100,7 @@ impl Findings<'_> {
         }
     }
 
-    /// Bounds must hold as they say, whatever was before.
+    /// Bounds must hold as stated, whatever the baseline says.
     fn bounds(&mut self) {
         let Row { sure, likely, confidence, .. } = *self.row;
         if sure.broken > 0 {
@@ -126,7 +126,7 @@ fn six(number: f64) -> String {
     format!("{number:.6}")
 }
 
-/// Rows whose bounds do not hold as they say.
+/// Rows whose bounds do not hold as stated.
 pub(crate) fn broken(rows: &[Row]) -> Vec<Finding> {
     let of = |row| {
         let mut findings = Findings { row, found: Vec::new() };
@@ -136,7 +136,7 @@ pub(crate) fn broken(rows: &[Row]) -> Vec<Finding> {
     rows.iter().flat_map(of).collect()
 }
 
-/// Everything in which `rows` are worse than `baseline`, or not the same rows.
+/// All ways in which `rows` are worse than `baseline`, and missing or new rows.
 pub(crate) fn compare(baseline: &[Row], rows: &[Row]) -> Vec<Finding> {
     let mut found = Vec::new();
     for was in baseline {
@@ -180,7 +180,7 @@ mod tests {
     use crate::score::Bounds;
     use crate::table::tests::row;
 
-    /// The columns with a finding when this is compared with the row as it was.
+    /// The columns with a finding when the changed row is compared with the original.
     fn columns(change: impl Fn(&mut Row)) -> Vec<&'static str> {
         let mut is = row();
         change(&mut is);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn each_column_can_fail() {
-        // Each at its limit, and just over it.
+        // Each at its limit, and just above it.
         assert!(columns(|row| row.rms = Some(0.0239)).is_empty());
         assert_eq!(columns(|row| row.rms = Some(0.0241)), ["rms"]);
         assert_eq!(columns(|row| row.bias = Some(-0.0131)), ["bias"]);
@@ -216,7 +216,7 @@ mod tests {
         let most = most_failures(100, 0.05);
         assert!(columns(|row| row.likely.broken = most).is_empty());
         assert_eq!(columns(|row| row.likely.broken = most + 1), ["likely"]);
-        // So few could not fail.
+        // Too few bounds to judge.
         assert_eq!(columns(|row| row.likely = Bounds { broken: 0, asked: 4 }), ["likely"]);
         assert!(columns(|row| row.likely = Bounds { broken: 0, asked: 0 }).is_empty());
     }

@@ -1,37 +1,36 @@
-//! The truth of hierarchical heavy hitters: source prefixes of whole bytes.
+//! Ground truth of hierarchical heavy hitters: source prefixes of whole bytes.
 
 use std::collections::BTreeMap;
 
 use crate::exact::Exact;
 
-/// A prefix of the address that a key begins with.
+/// A prefix of a key's first address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Prefix {
-    /// The address as the highest bits of a number, host bits zero.
+    /// The address in the highest bits of a number, with zero host bits.
     pub(crate) address: u128,
-    /// Bits that count.
+    /// Prefix length.
     pub(crate) bits: u8,
 }
 
 impl Prefix {
-    /// The last key below it.
+    /// The last key in it.
     fn last(self) -> u128 {
         self.address | u128::MAX.checked_shr(self.bits.into()).unwrap_or(0)
     }
 
-    /// The weight of all keys below it.
+    /// The weight of all keys in it.
     pub(crate) fn total(self, keys: &Exact) -> u64 {
         keys.between(self.address, self.last())
     }
 
-    /// The same address with fewer bits.
+    /// The prefix with this length.
     fn cut(self, bits: u8) -> Self {
         Self { address: self.address & !u128::MAX.checked_shr(bits.into()).unwrap_or(0), bits }
     }
 }
 
-/// For each prefix of a set, the weight of the keys below it that are below no longer prefix of
-/// the set.
+/// For each prefix of a set, the weight of its keys that are in no longer prefix of the set.
 pub(crate) fn discounted(keys: &Exact, set: &[Prefix]) -> Vec<u64> {
     let places: BTreeMap<Prefix, usize> = set.iter().copied().zip(0..).collect();
     let mut weights: Vec<u64> = set.iter().map(|prefix| prefix.total(keys)).collect();
@@ -44,8 +43,8 @@ pub(crate) fn discounted(keys: &Exact, set: &[Prefix]) -> Vec<u64> {
     weights
 }
 
-/// Every prefix whose weight, less that of its heavy descendants, exceeds the threshold, with that
-/// discounted weight.
+/// Every prefix whose discounted weight (without heavy descendants) exceeds the threshold, with
+/// that weight.
 pub(crate) fn heavy(keys: &Exact, threshold: f64) -> Vec<(Prefix, u64)> {
     let mut nodes: Vec<(u128, u64)> = keys.iter().collect();
     let mut heavy = Vec::new();
@@ -83,13 +82,13 @@ mod tests {
         );
         let heavy = heavy(&keys, 20.0);
         let hosts = |bits, address| Prefix { address, bits };
-        // The third part of the packets is left for no prefix of 24 bits but this one.
+        // The remaining 15 packets make no 24-bit prefix heavy.
         assert_eq!(heavy, [(hosts(32, address(1)), 60), (hosts(32, address(3)), 30)]);
         let with_rest = super::heavy(&keys, 12.0);
         assert_eq!(with_rest[1], (hosts(32, address(2)), 15));
         let network = hosts(24, address(0));
         let set = [hosts(0, 0), heavy[0].0, network, heavy[1].0];
-        // The root keeps nothing, since the network has it all; the network keeps one host.
+        // The root keeps nothing, because the network has everything; the network keeps one host.
         assert_eq!(discounted(&keys, &set), [0, 60, 15, 30]);
         assert_eq!(network.total(&keys), 105);
     }

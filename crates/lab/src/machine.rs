@@ -1,4 +1,4 @@
-//! The machine: what it is, and how steady.
+//! The machine, and how steady it is.
 
 use std::fs;
 use std::hint::black_box;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_kernel::{Isa, cycles};
 
-/// Model and number of processors, and the instruction set in use.
+/// Processor model and count, and the instruction set in use.
 pub(crate) fn describe() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -17,13 +17,13 @@ pub(crate) fn describe() -> String {
     format!("{model}, {cores} cores, instruction set {}", Isa::best())
 }
 
-/// What the system says of the first core.
+/// A value that the system reports for the first core.
 fn of_core(file: &str) -> Option<String> {
     let path = format!("/sys/devices/system/cpu/cpu0/{file}");
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// What it says of the data caches, nearest first: these files of each.
+/// Values of the first core's data caches, nearest first.
 fn of_caches<const FILES: usize>(files: [&str; FILES]) -> Vec<[String; FILES]> {
     let cache = |index: usize| {
         let of = |file: &str| of_core(&format!("cache/index{index}/{file}"));
@@ -33,7 +33,7 @@ fn of_caches<const FILES: usize>(files: [&str; FILES]) -> Vec<[String; FILES]> {
     (0..8).filter_map(cache).collect()
 }
 
-/// The data caches of the first core, nearest first, and who governs its clock.
+/// Data caches of the first core, nearest first, and its frequency governor.
 pub(crate) fn caches() -> String {
     let caches = of_caches(["level", "size"]).into_iter();
     let caches: Vec<String> = caches.map(|[level, size]| format!("L{level} {size}")).collect();
@@ -42,7 +42,7 @@ pub(crate) fn caches() -> String {
     format!("caches {caches}; governor {}", governor.as_deref().unwrap_or("not readable"))
 }
 
-/// Bytes and ways of the data caches of the first core, nearest first; none where they are not readable.
+/// Bytes and ways of the first core's data caches, nearest first; empty if unreadable.
 pub(crate) fn cache_sizes() -> Vec<(usize, usize)> {
     let caches = of_caches(["size", "ways_of_associativity"]).into_iter();
     let sizes = caches.map(|[size, ways]| {
@@ -52,7 +52,7 @@ pub(crate) fn cache_sizes() -> Vec<(usize, usize)> {
     sizes.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Memory of this process that is in use, in MB; not a number where the system does not say.
+/// Resident memory of this process in MB; NaN if unknown.
 pub(crate) fn resident_mb() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -60,7 +60,7 @@ pub(crate) fn resident_mb() -> f64 {
     kilobytes.map_or(f64::NAN, |kilobytes: f64| kilobytes / 1024.0)
 }
 
-/// Nanoseconds of a tick of the time-stamp counter: measured once, over 20 ms.
+/// Nanoseconds per tick of the time-stamp counter, measured once over 20 ms.
 pub(crate) fn ns_per_cycle() -> f64 {
     static TICK: OnceLock<f64> = OnceLock::new();
     *TICK.get_or_init(|| {
@@ -70,8 +70,8 @@ pub(crate) fn ns_per_cycle() -> f64 {
     })
 }
 
-/// How unsteady the machine is at present: by which share the same work, 200 times some 50 µs of
-/// arithmetic, took longer than at best, in the median and in the slowest of a hundred.
+/// How unsteady the machine is. Runs the same arithmetic of about 50 µs 200 times; returns how much
+/// longer than the best run the median and the 99th percentile took, as shares.
 pub(crate) fn noise() -> (f64, f64) {
     let work = || {
         let start = cycles();

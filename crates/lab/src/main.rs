@@ -1,9 +1,8 @@
-//! The `flowgauge-lab` command: measures how accurate every algorithm of the catalog is at every
-//! task that it answers, and how fast it counts, and guards against its getting worse.
+//! The `flowgauge-lab` command: measures the accuracy of every algorithm of the catalog at every
+//! task it answers, and its speed, and guards against regressions.
 //!
-//! What is measured is what a user gets: summaries are built by the catalog and read by the tasks.
-//! The traffic is drawn in memory, with the same packets on every run and every machine, and the
-//! truth is counted beside it.
+//! It measures what users get: the catalog builds the summaries, and the tasks read them. Traffic
+//! is generated in memory, with the same packets on every run and machine, and counted exactly.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -55,7 +54,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(failure) => {
-            // Where standard error is closed there is nobody to tell.
+            // If standard error is closed, there is nowhere to report it.
             let _ = writeln!(io::stderr(), "flowgauge-lab: {failure}");
             ExitCode::from(2)
         }

@@ -1,4 +1,4 @@
-//! The measurement: every case on every stream.
+//! The accuracy measurement: every case on every stream.
 
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
 use flowgauge_core::task::{EpochContext, Lists};
@@ -15,33 +15,33 @@ use crate::table::Row;
 use crate::traffic::{Packet, Scene, keyed};
 use crate::trial::{THRESHOLD, Trial};
 
-/// Flows that `top` lists.
+/// Number of flows in `top`.
 const TOP: usize = 100;
 
-/// Flows that `changes` lists at most: more than there are.
+/// Maximum number of flows in `changes`: more than exist.
 const MOST_CHANGES: usize = 10_000;
 
-/// Bounds with a probability that a row must have been asked, if there are any: of 20 bounds of 95 %
-/// the gate lets 8 fail. More seeds give them, up to so many.
+/// Minimum number of confidence bounds per row, if it has any: of 20 bounds at 95 % the gate allows
+/// 8 failures. More seeds are added to reach it, up to a limit.
 const ENOUGH_BOUNDS: u64 = 20;
 const MOST_SEEDS: u64 = 20;
 
-/// A case on one profile, and what came of it.
+/// A case on one profile, with its results.
 struct Outcome {
     case: Case,
     score: Score,
-    /// Streams that were measured.
+    /// Number of measured streams.
     seeds: u64,
-    /// Over the streams.
+    /// Sum over the streams.
     flows: u64,
     parameters: String,
     memory_bytes: usize,
 }
 
-/// Measures all that is selected: by algorithm, then task, then profile.
+/// Measures everything that is selected: by algorithm, then task, then profile.
 ///
 /// # Errors
-/// When an algorithm cannot be built, or memory is refused.
+/// An algorithm cannot be built, or memory is refused.
 pub(crate) fn rows(form: &Form, selection: &Selection) -> Result<Vec<Row>, Failure> {
     let cases = plan::cases(&subject::all(selection))?;
     let mut by_profile = Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn rows(form: &Form, selection: &Selection) -> Result<Vec<Row>, Failu
 }
 
 impl Outcome {
-    /// Whether there were bounds that hold with a probability, and too few of them to judge.
+    /// Whether there are confidence bounds, but too few to judge.
     fn lacks_bounds(&self) -> bool {
         (1..ENOUGH_BOUNDS).contains(&self.score.likely.asked)
     }
@@ -139,7 +139,7 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// Measures these cases, those of one algorithm at once.
+    /// Measures these cases, all of one algorithm at once.
     fn measure<K: FlowKey + Extract<8>>(&self, cases: &mut [&mut Outcome]) -> Result<(), Failure> {
         let digester = Digester::new(Seed::number(self.seed), Isa::best());
         let epochs: Vec<_> =

@@ -1,4 +1,4 @@
-//! Which task is asked of which algorithm, of what traffic and by which key.
+//! Which tasks to run for which algorithm, on which traffic and by which key.
 
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, KeyKind};
 use flowgauge_core::task::{TASKS, TaskEntry};
@@ -8,11 +8,11 @@ use crate::subject::Subject;
 use crate::traffic::Scene;
 use crate::trial::Trial;
 
-/// Keys that are measured.
+/// The kinds of key to measure.
 pub(crate) const KINDS: [KeyKind; 4] =
     [KeyKind::SOURCE, KeyKind::DESTINATION, KeyKind::PAIR, KeyKind::FIVE_TUPLE];
 
-/// One task, asked of one algorithm.
+/// One task for one algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     /// The algorithm.
@@ -25,25 +25,24 @@ pub(crate) struct Case {
     pub(crate) kind: KeyKind,
 }
 
-/// The traffic that a task is asked of, and keys to ask it by: the first that an algorithm answers
-/// for.
+/// The traffic for a task, and candidate keys: the first one that an algorithm answers is used.
 fn question(entry: &TaskEntry) -> (Scene, &'static [KeyKind]) {
     match entry.name {
         "superspreaders" => (Scene::Spread, &[KeyKind::SOURCE, KeyKind::FIVE_TUPLE]),
         "victims" => (Scene::Spread, &[KeyKind::DESTINATION, KeyKind::FIVE_TUPLE]),
         "changes" => (Scene::Changes, &[KeyKind::PAIR, KeyKind::SOURCE]),
-        // They sum up the exact flows of a table, and have no error of their own.
+        // They sum the exact flows of a table, and have no error of their own.
         "findings" | "top-sources" | "top-destinations" => (Scene::Plain, &[]),
         "hierarchical" => (Scene::Plain, &[KeyKind::SOURCE, KeyKind::PAIR]),
         _ => (Scene::Plain, &[KeyKind::PAIR, KeyKind::SOURCE]),
     }
 }
 
-/// Every task that these algorithms answer; tables also with room for every flow. What amounts to
-/// the same parameters as something before is left out.
+/// Every task that these algorithms answer; tables also with room for every flow. Cases that repeat
+/// earlier parameters are left out.
 ///
 /// # Errors
-/// When an algorithm cannot be built as asked.
+/// An algorithm cannot be built.
 pub(crate) fn cases(subjects: &[Subject]) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
     let mut planned: Vec<(String, Vec<String>)> = Vec::new();
@@ -69,13 +68,13 @@ pub(crate) fn cases(subjects: &[Subject]) -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// What an algorithm can do.
+/// The capabilities of an algorithm.
 #[derive(Default)]
 struct Probe {
     is_table: bool,
     /// Tasks that it answers, by key.
     answers: Vec<(KeyKind, &'static str)>,
-    /// Its parameters in force, for each key that it takes.
+    /// Its effective parameters for each key that it accepts.
     parameters: Vec<String>,
 }
 
@@ -91,7 +90,7 @@ impl Probe {
                 KeyKind::FIVE_TUPLE => probe.build::<Key16>(subject, kind),
                 _ => probe.build::<Key4>(subject, kind),
             };
-            // Some parameters fit some keys only.
+            // Some parameters are valid for some keys only.
             refusal = refusal.or(built.err());
         }
         match refusal {

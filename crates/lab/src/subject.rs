@@ -1,4 +1,5 @@
-//! What is measured: each algorithm with one or more sets of parameters, and behind accelerators.
+//! The measured subjects: each algorithm with one or more sets of parameters, and behind
+//! accelerators.
 
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::FlowKey;
@@ -7,22 +8,22 @@ use flowgauge_core::terms::Threshold;
 
 use crate::args::Selection;
 
-/// The memory of every algorithm, where its parameters do not say more precisely.
+/// The memory of every algorithm, unless its parameters are more precise.
 const MEMORY: usize = 1 << 20;
 
-/// The memory of tables once more: so much that every flow finds room.
+/// A second memory size for tables, with room for every flow.
 const ROOMY: usize = 128 << 20;
 
-/// Parameters that are measured besides the defaults, of the algorithm of this name or of any that
-/// knows them all.
+/// Parameters measured besides the defaults, for the algorithm of this name or for any that knows
+/// them all.
 struct Preset(Option<&'static str>, &'static [(&'static str, &'static str)]);
 
 const PRESETS: &[Preset] = &[
-    // What tasks need of algorithms that can keep one of several things.
+    // Variants that tasks need, of algorithms that can keep one of several things.
     Preset(None, &[("of", "size")]),
     Preset(None, &[("state", "distinct")]),
     Preset(None, &[("state", "ewma")]),
-    // The sizes of the papers, and their linear table.
+    // The papers' sizes, and their linear table.
     Preset(Some("linear-table"), &[("layout", "inline")]),
     Preset(Some("count-min"), &[("rows", "3")]),
     Preset(Some("count-min"), &[("rows", "4"), ("columns", "65536")]),
@@ -45,7 +46,7 @@ const PRESETS: &[Preset] = &[
 /// An accelerator with its parameters.
 type Accelerator = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// What every algorithm that allows it is measured behind, besides alone.
+/// The accelerators before which every algorithm that allows it is measured too.
 const BEHIND: &[Accelerator] = &[
     ("agg-evict", &[("memory", "262144")]),
     ("skipper", &[]),
@@ -54,16 +55,16 @@ const BEHIND: &[Accelerator] = &[
     ("nitro", &[]),
 ];
 
-/// An algorithm with what it is asked for.
+/// An algorithm with its parameters and memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
-    /// What stands before it, with memory of its own.
+    /// The accelerator before it, with its own memory.
     pub(crate) behind: Option<Accelerator>,
-    /// What the catalog says of it.
+    /// Its description in the catalog.
     pub(crate) info: &'static Info,
     /// Its parameters.
     pub(crate) parameters: &'static [(&'static str, &'static str)],
-    /// Its memory in bytes, unless the parameters say more precisely.
+    /// Its memory in bytes, unless the parameters are more precise.
     pub(crate) memory_bytes: usize,
 }
 
@@ -76,7 +77,7 @@ impl Subject {
         }
     }
 
-    /// The accelerators before it, as the catalog takes them.
+    /// Its accelerators in the catalog's form.
     pub(crate) fn accelerators(&self) -> Vec<(String, Parameters)> {
         let accelerator = |(name, parameters): Accelerator| {
             (name.to_owned(), Parameters::new(parameters.iter().copied()))
@@ -84,7 +85,7 @@ impl Subject {
         self.behind.map(accelerator).into_iter().collect()
     }
 
-    /// The parameters, or else the memory, as the table names them.
+    /// The parameters, otherwise the memory, as in the table.
     pub(crate) fn asked(&self) -> String {
         match self.parameters {
             [] => format!("memory={}", self.memory_bytes),
@@ -96,10 +97,10 @@ impl Subject {
         }
     }
 
-    /// What the catalog builds it from.
+    /// The options to build it from.
     ///
     /// # Errors
-    /// When what stands before it cannot be as asked.
+    /// The accelerator is invalid.
     pub(crate) fn options<K: FlowKey>(
         &self,
         threshold: Threshold,
@@ -122,13 +123,13 @@ impl Subject {
         what(self) == what(other)
     }
 
-    /// The same with room for every flow.
+    /// The same subject with room for every flow.
     pub(crate) fn roomy(self) -> Self {
         Self { memory_bytes: ROOMY, ..self }
     }
 }
 
-/// The parameters of a summary that are in force, and those of what stands before it.
+/// The effective parameters of a summary and of its accelerators.
 pub(crate) fn parameters<K: FlowKey>(summary: &dyn Summary<K>) -> String {
     let own = summary.parameters().into_iter().map(|(name, value)| format!("{name}={value}"));
     let before = summary.accelerators().into_iter().flat_map(|(accelerator, parameters)| {
@@ -138,7 +139,7 @@ pub(crate) fn parameters<K: FlowKey>(summary: &dyn Summary<K>) -> String {
     own.chain(before).collect::<Vec<_>>().join(",")
 }
 
-/// Everything of the catalog that is selected.
+/// All selected subjects of the catalog.
 pub(crate) fn all(selection: &Selection) -> Vec<Subject> {
     let names = &selection.algorithms;
     let among = |info: &&Info| names.is_empty() || names.iter().any(|name| name == info.name);

@@ -1,4 +1,4 @@
-//! The table of accuracy: one row a line, tabs between the columns.
+//! The table of accuracy: one row per line, tab-separated.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
@@ -7,24 +7,24 @@ use std::str::FromStr;
 use crate::failure::Failure;
 use crate::score::{Bounds, Score};
 
-/// One algorithm at one task on one profile of traffic.
+/// One algorithm at one task on one profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Row {
-    /// Its name, and behind which accelerator it was measured.
+    /// Its name, and the accelerator before it.
     pub(crate) algorithm: String,
-    /// The parameters, or the memory, that it was built with.
+    /// The requested parameters or memory.
     pub(crate) asked: String,
     pub(crate) task: String,
     pub(crate) profile: String,
     pub(crate) key: String,
-    /// The parameters in force.
+    /// The effective parameters.
     pub(crate) parameters: String,
     pub(crate) memory_bytes: u64,
     pub(crate) packets: u64,
-    /// True number of flows by the key, the mean over the seeds.
+    /// True number of flows by the key, averaged over the seeds.
     pub(crate) flows: u64,
     pub(crate) seeds: u64,
-    /// Seeds in which the task had an answer.
+    /// Seeds for which the task had an answer.
     pub(crate) answered: u64,
     pub(crate) bias: Option<f64>,
     pub(crate) rms: Option<f64>,
@@ -59,17 +59,17 @@ const COLUMNS: [&str; 19] = [
 ];
 
 impl Row {
-    /// What tells it from other rows.
+    /// The fields that identify the row.
     pub(crate) fn name(&self) -> [&str; 4] {
         [&self.algorithm, &self.asked, &self.task, &self.profile]
     }
 
-    /// The algorithm, whatever stands before it.
+    /// The algorithm without its accelerator.
     pub(crate) fn own_algorithm(&self) -> &str {
         self.algorithm.split(' ').next().unwrap_or_default()
     }
 
-    /// The same row with this score.
+    /// The row with this score.
     pub(crate) fn scored(self, score: &Score) -> Self {
         Self {
             answered: score.answered,
@@ -160,16 +160,16 @@ fn bounds(column: usize, cell: &str) -> Result<Bounds, String> {
 /// Writes a table.
 ///
 /// # Errors
-/// When `out` does not take it.
+/// `out` cannot be written.
 pub(crate) fn write(rows: &[Row], mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join("\t"))?;
     rows.iter().try_for_each(|row| writeln!(out, "{}", row.cells().join("\t")))
 }
 
-/// Reads the table of this name.
+/// Reads a table; `name` is for errors.
 ///
 /// # Errors
-/// When it cannot be read, or is not a table as [`write()`] writes it.
+/// It cannot be read, or is not in the format of [`write()`].
 pub(crate) fn read(from: impl BufRead, name: &Path) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for (at, line) in from.lines().enumerate() {
@@ -191,7 +191,7 @@ pub(crate) fn read(from: impl BufRead, name: &Path) -> Result<Vec<Row>, Failure>
 pub(crate) mod tests {
     use super::*;
 
-    /// A row with something in every column.
+    /// A row with a value in every column.
     pub(crate) fn row() -> Row {
         let text = str::to_owned;
         Row {

@@ -1,4 +1,4 @@
-//! Packets in memory, and what was planted among them.
+//! Packets in memory, with planted flows.
 
 use flowgauge_core::key::{Element, Extract, KeyKind};
 use flowgauge_core::packet::{Ip, Ports};
@@ -13,17 +13,17 @@ use flowgauge_synthetic::{
 pub(crate) enum Scene {
     /// Nothing.
     Plain,
-    /// Sources and destinations of 64 to some 940 peers.
+    /// Sources and destinations with 64 to about 940 peers.
     Spread,
-    /// Two epochs: flows that appear or vanish with half to eight times the threshold.
+    /// Two epochs, with flows that appear or vanish with half to eight times the threshold.
     Changes,
 }
 
-/// What scenes plant of each kind: every volume is 2^¼ or 2^⅛ of the one before.
+/// Number of planted flows of each kind: every volume is 2^¼ or 2^⅛ times the one before.
 const CHANGES: u32 = 16;
 const SPREADERS: u32 = 32;
 
-/// A packet of IPv4.
+/// An IPv4 packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub(crate) ip: Ip<8>,
@@ -32,7 +32,7 @@ pub(crate) struct Packet {
 }
 
 impl From<synthetic::Packet> for Packet {
-    /// Of a packet of IPv4.
+    /// Converts an IPv4 packet.
     fn from(packet: synthetic::Packet) -> Self {
         let key = packet.key.as_bytes();
         let mut addresses = [0; 8];
@@ -43,7 +43,7 @@ impl From<synthetic::Packet> for Packet {
     }
 }
 
-/// A packet as a summary is handed it.
+/// A packet in the form that a summary receives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keyed<K> {
     pub(crate) key: K,
@@ -53,10 +53,10 @@ pub(crate) struct Keyed<K> {
 }
 
 impl Scene {
-    /// Every scene.
+    /// All scenes.
     pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::Spread, Self::Changes];
 
-    /// Epochs of this scene; the last is judged.
+    /// Number of epochs; the last one is judged.
     fn epochs(self) -> u64 {
         match self {
             Self::Plain | Self::Spread => 1,
@@ -93,10 +93,10 @@ impl Scene {
         }
     }
 
-    /// Draws the epochs, each of so many packets.
+    /// Draws the epochs, each of `packets` packets.
     ///
     /// # Errors
-    /// When what is planted does not fit into so few packets.
+    /// The planted flows do not fit into so few packets.
     pub(crate) fn draw(
         self,
         profile: Profile,
@@ -118,7 +118,7 @@ impl Scene {
     }
 }
 
-/// The packets with their keys of this kind, and with their endpoints as elements.
+/// The packets with keys of this kind, and endpoints as elements.
 pub(crate) fn keyed<K: Extract<8>>(
     packets: &[Packet],
     kind: KeyKind,

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::subject::{self, Subject};
 use crate::traffic::Keyed;
 
-/// What makes a flow heavy.
+/// A flow is heavy above this share of the traffic.
 pub(crate) const THRESHOLD: f64 = 0.001;
 
 /// A summary with the tasks that read it.
@@ -27,10 +27,10 @@ pub(crate) struct Trial<K> {
 }
 
 impl<K: FlowKey> Trial<K> {
-    /// Builds the summary, and tasks to read it.
+    /// Builds the summary and its tasks.
     ///
     /// # Errors
-    /// When the summary cannot be built as asked for such keys, or memory is refused.
+    /// The summary cannot be built for such keys, or memory is refused.
     pub(crate) fn new(
         subject: &Subject,
         kind: KeyKind,
@@ -49,10 +49,10 @@ impl<K: FlowKey> Trial<K> {
         Self::of(summary, kind, entries, flows, &options, seed)
     }
 
-    /// Tasks to read this summary, which was built from these options.
+    /// Builds tasks for this summary, which was built from these options.
     ///
     /// # Errors
-    /// When memory is refused.
+    /// Memory is refused.
     pub(crate) fn of(
         summary: Box<dyn Summary<K>>,
         kind: KeyKind,
@@ -101,17 +101,17 @@ impl<K: FlowKey> Trial<K> {
         answered.map(|task| task.name()).collect()
     }
 
-    /// The parameters in force.
+    /// The effective parameters.
     pub(crate) fn parameters(&self) -> String {
         subject::parameters(&*self.summary)
     }
 
-    /// Bytes that the summary holds.
+    /// Memory of the summary in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.summary.memory_bytes()
     }
 
-    /// Measures an epoch, answers, and begins the next.
+    /// Measures an epoch, answers the tasks, and starts the next epoch.
     pub(crate) fn epoch(
         &mut self,
         packets: &[Keyed<K>],

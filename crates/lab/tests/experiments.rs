@@ -1,4 +1,4 @@
-//! The command: experiments are named, run and refused.
+//! Tests of the command: listing, running and rejecting experiments.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::fs;
@@ -36,7 +36,7 @@ fn experiments_are_named_and_unknown_ones_refused() {
     }
 }
 
-/// Keys of a file are what is counted: two flows of the same size.
+/// The keys of a file are counted: two flows of equal size.
 #[test]
 fn a_file_of_keys_is_measured_and_written_about() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("experiments");
@@ -60,7 +60,7 @@ fn a_file_of_keys_is_measured_and_written_about() {
     assert!(page.contains("   - **Why.** ") && page.contains("   - does not hold: "), "{page}");
     assert!(page.contains("--key-bytes 4"), "{page}");
 
-    // The report has a row for each experiment, and a section for each page there is.
+    // The report has a row for each experiment, and a section for each existing page.
     let report = fs::read_to_string(folder.with_extension("md")).unwrap();
     assert!(report.contains("| [agg-evict/fig4](#agg-evictfig4-"), "{report}");
     assert!(
@@ -72,7 +72,7 @@ fn a_file_of_keys_is_measured_and_written_about() {
     assert!(report.contains("| simple/fig1 | one hash function against several | not measured |"));
     assert_eq!(report.matches("\n## ").count(), 2, "{report}");
 
-    // A pair is more than what is known of these packets.
+    // A pair is more than is known of these packets.
     let refused = lab(&["run", "simple/fig2", "--keys", keys, "--key-bytes", "4", "-o", output]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(refused.stderr).contains("keys of 4 bytes, where 8 are needed"));

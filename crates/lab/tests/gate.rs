@@ -1,10 +1,10 @@
-//! The command: a gate passes its own table, and fails one that was doctored.
+//! Tests of the gate: it accepts its own table, and rejects a doctored one.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A fast table, an estimate with errors, and a summary with probable bounds.
+/// A fast table, an estimate with errors, and a summary with confidence bounds.
 const SELECTED: [&str; 4] =
     ["--algorithm", "linear-table,count-array,hyperloglog", "--profile", "zipf-1.1"];
 
@@ -68,7 +68,7 @@ fn a_gate_passes_its_own_table_and_fails_a_doctored_one() {
         assert!(told.contains(finding), "{told}");
     }
 
-    // One algorithm less: its rows are new.
+    // One algorithm fewer: its rows are new.
     let fewer: Vec<&str> = table.lines().filter(|line| !line.starts_with("hyperloglog")).collect();
     std::fs::write(&doctored_path, fewer.join("\n")).unwrap();
     let (code, told) = gate(&doctored_path);

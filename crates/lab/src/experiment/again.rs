@@ -1,15 +1,15 @@
-//! What is measured again with other seeds and other traffic, to see whether verdicts are theirs.
+//! Repetitions with other seeds and traffic, to check that a verdict does not depend on them.
 
 use flowgauge_synthetic::Profile;
 
 use super::setting::Setting;
 
-/// One more measurement.
+/// A repetition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Again {
-    /// With another seed of traffic, digests and samples.
+    /// With another seed for traffic, digests and samples.
     Seed(u64),
-    /// With the traffic of a profile, whatever it usually is.
+    /// With the traffic of this profile.
     Traffic(&'static str, Profile),
 }
 
@@ -19,12 +19,12 @@ const ZIPF: Again = Again::Traffic("zipf-1.1", Profile::Zipf { flows: FLOWS, ske
 const BACKBONE: Again = Again::Traffic("backbone", Profile::Backbone { flows: None });
 const FLOWS: u64 = 1_000_000;
 
-/// Of the traffic of a backbone, and of Zipf's.
+/// For experiments on backbone traffic, and on Zipf traffic.
 const OF_TRACE: [Again; 4] = [SEEDS[0], SEEDS[1], ZIPF, UNIFORM];
 const OF_ZIPF: [Again; 4] = [SEEDS[0], SEEDS[1], BACKBONE, UNIFORM];
 
-/// Experiments whose claims are about traffic and errors, and not about times; those that are not here
-/// measure several seeds and profiles themselves, or times.
+/// Experiments with claims about traffic and errors. Others measure times, or already cover several
+/// seeds and profiles.
 pub(super) const AGAIN: &[(&str, &[Again])] = &[
     ("agg-evict/fig4", &SEEDS),
     ("nitro/fig3b", &OF_TRACE),
@@ -34,20 +34,21 @@ pub(super) const AGAIN: &[(&str, &[Again])] = &[
     ("insta-measure/fig9b", &OF_TRACE),
     ("insta-measure/fig10", &OF_ZIPF),
     ("insta-measure/fig11", &OF_ZIPF),
-    // So long a stream of a backbone has more flows than the exact table, and of flows all alike none is large.
+    // For so long a stream, a backbone has more flows than the exact table holds, and uniform
+    // traffic has no large flows.
     ("insta-measure/fig13", &SEEDS),
     ("insta-measure/fig14", &SEEDS),
-    // With three seeds as it is.
+    // It already uses three seeds.
     ("skipper/fig3", &[ZIPF, UNIFORM]),
 ];
 
-/// What is measured again of an experiment.
+/// The repetitions of an experiment.
 pub(super) fn of(name: &str) -> &'static [Again] {
     AGAIN.iter().find(|(known, _)| *known == name).map_or(&[], |(_, again)| again)
 }
 
 impl Again {
-    /// How files and pages call it.
+    /// Its name in files and pages.
     pub(super) fn label(self) -> String {
         match self {
             Self::Seed(seed) => format!("seed-{seed}"),
@@ -55,7 +56,7 @@ impl Again {
         }
     }
 
-    /// The setting for it.
+    /// The setting of this repetition.
     pub(super) fn setting(self, setting: &Setting) -> Setting {
         match self {
             Self::Seed(seed) => Setting { seed: setting.seed + seed - 1, ..setting.clone() },

@@ -1,4 +1,4 @@
-//! Threads that take caches and memory away while something else is measured.
+//! Antagonist threads that occupy caches and memory during a measurement.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -8,16 +8,16 @@ use std::thread;
 /// What an antagonist does with its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Antagonist {
-    /// Adds one to a random word, again and again: it takes the caches.
+    /// Increments random words: it occupies the caches.
     Random,
-    /// Reads and writes word after word: it takes the memory controller.
+    /// Reads and writes consecutive words: it occupies the memory controller.
     Stream,
 }
 
-/// Words of a piece of work, between two looks whether to stop.
+/// Words processed between checks of the stop flag.
 const PIECE: usize = 1 << 14;
 
-/// Does `work` while so many antagonists are at it, each with so many bytes of its own.
+/// Runs `work` beside this many antagonists, each with its own memory of `bytes` bytes.
 pub(crate) fn beside<T>(
     count: usize,
     antagonist: Antagonist,
@@ -47,10 +47,10 @@ pub(crate) fn beside<T>(
 }
 
 impl Antagonist {
-    /// Bytes of a piece of work.
+    /// Bytes processed between checks.
     pub(super) const PIECE_BYTES: usize = 8 * PIECE;
 
-    /// A piece of work on words, a power of two of them, that begins where `at` says.
+    /// Processes one piece of `words` (a power of two) starting at `at`.
     pub(super) fn work(self, words: &mut [u64], at: u64) -> u64 {
         let mask = words.len() - 1;
         let mut place = at;
@@ -59,7 +59,7 @@ impl Antagonist {
                 Self::Random => place.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1),
                 Self::Stream => place + 1,
             };
-            // The high bits of a random place are the random ones.
+            // The high bits of `at` are the random ones.
             let word = match self {
                 Self::Random => (place >> 20) as usize & mask,
                 Self::Stream => place as usize & mask,

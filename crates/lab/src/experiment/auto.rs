@@ -1,4 +1,4 @@
-//! `--algorithm auto`: what it chooses beside the best of everything that could have been chosen.
+//! `--algorithm auto`: its choice compared with every candidate.
 
 use flowgauge_capture::Captures;
 use flowgauge_core::batch::BATCH_PACKETS;
@@ -44,13 +44,13 @@ const CHOICE: &str = "auto's choice";
 const BEST: &str = "fastest that keeps the error";
 const EXACT: &str = "exact table";
 
-/// How much longer than the fastest the choice may take.
+/// How much slower than the fastest candidate the choice may be.
 const LONGER: f64 = 1.2;
 
-/// Candidates that took this much longer than the fastest at first are not measured again.
+/// Candidates slower than the fastest by this factor in the first run are not measured again.
 const AGAIN: f64 = 1.5;
 
-/// What is asked of some traffic.
+/// A workload: traffic and what is asked about it.
 struct Workload {
     name: &'static str,
     profile: Profile,
@@ -145,7 +145,7 @@ impl Workload {
         }
     }
 
-    /// Its packets as a file.
+    /// The packets as a pcap file.
     fn pcap(&self, setting: &Setting) -> Result<Vec<u8>, Failure> {
         let config = synthetic::Config {
             profile: self.profile,
@@ -157,7 +157,7 @@ impl Workload {
     }
 }
 
-/// A candidate over the whole workload.
+/// The result of a candidate on the whole workload.
 struct Run {
     name: String,
     config: Config,
@@ -235,7 +235,7 @@ fn compare(table: &mut Table, workload: &Workload, setting: &Setting) -> Result<
     Ok(())
 }
 
-/// Everything that was tried, once over the whole workload.
+/// Runs every candidate once over the whole workload.
 fn runs(choice: &Choice, largest: Option<Largest>, pcap: &[u8]) -> Vec<Run> {
     let run = |tried: &Tried| {
         let config = tried.config(&choice.config);
@@ -245,8 +245,8 @@ fn runs(choice: &Choice, largest: Option<Largest>, pcap: &[u8]) -> Vec<Run> {
     choice.tried.iter().filter_map(run).collect()
 }
 
-/// Nanoseconds of CPU time a packet over the second half of the workload, and the error as the answers
-/// tell it; infinite where they do not.
+/// CPU time in nanoseconds per packet over the second half of the workload, and the error of the
+/// answers; infinite if they give none.
 fn over(config: &Config, largest: Option<Largest>, pcap: &[u8]) -> Result<(f64, f64), EngineError> {
     let plan = auto::plan(config.clone(), largest)?;
     let mut source = Captures::from_bytes("workload", pcap.to_vec());

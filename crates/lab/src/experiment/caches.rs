@@ -1,23 +1,23 @@
-//! Simulated caches: each set keeps the lines that were used last.
+//! Simulated caches with LRU sets.
 
-/// Bytes of a line.
+/// Bytes per cache line.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// Bytes and ways of each level of the paper's Xeon E5-2650 v3. The paper gives the sizes of the second
-/// and the last level; the first level and the ways are those of the processor.
+/// Bytes and ways of each cache level of the paper's Xeon E5-2650 v3. The paper gives the sizes of
+/// the second and last level; the first level and the ways are those of the processor.
 pub(super) const XEON: [(usize, usize); 3] = [(32 << 10, 8), (256 << 10, 8), (25 << 20, 20)];
 
-/// Levels of set-associative caches that replace the line used least recently.
+/// Levels of set-associative caches with least-recently-used replacement.
 pub(super) struct Caches(Vec<Level>);
 
 struct Level {
     ways: usize,
-    /// The lines of each set, the one used last first; one more than their numbers, and 0 where free.
+    /// The lines of each set, most recently used first; stored as line number plus one, 0 if free.
     lines: Vec<u64>,
 }
 
 impl Caches {
-    /// Empty levels of so many bytes and ways, nearest first.
+    /// Empty caches, nearest level first.
     pub(super) fn new(levels: &[(usize, usize)]) -> Self {
         let level = |(bytes, ways): &(usize, usize)| {
             let sets = bytes / LINE_BYTES / ways;
@@ -26,8 +26,8 @@ impl Caches {
         Self(levels.iter().map(level).collect())
     }
 
-    /// Reads a line. Returns the level that held it, or the number of levels where none did; all levels
-    /// before that one hold it afterwards.
+    /// Reads a line. Returns the level that held it, or the number of levels if none did.
+    /// Afterwards all nearer levels hold it.
     pub(super) fn read(&mut self, line: u64) -> usize {
         let levels = self.0.len();
         (0..levels).find(|level| self.0[*level].read(line)).unwrap_or(levels)
@@ -35,7 +35,7 @@ impl Caches {
 }
 
 impl Level {
-    /// Whether the line was there; it is now.
+    /// Whether the line was there. It is afterwards.
     fn read(&mut self, line: u64) -> bool {
         let sets = self.lines.len() / self.ways;
         let first = (line % sets as u64) as usize * self.ways;
@@ -53,13 +53,13 @@ mod tests {
 
     #[test]
     fn each_set_keeps_the_lines_used_last() {
-        // Two sets of two lines before one of four.
+        // Two sets of two lines, then one set of four lines.
         let mut caches = Caches::new(&[(4 * LINE_BYTES, 2), (4 * LINE_BYTES, 4)]);
         let mut levels = |lines: &[u64]| lines.iter().map(|l| caches.read(*l)).collect::<Vec<_>>();
         assert_eq!(levels(&[0, 1, 0, 2]), [2, 2, 0, 2]);
-        // 4 takes the place of 0, which the second level has, and 6 that of 2.
+        // 4 evicts 0, which the second level still has; 6 evicts 2.
         assert_eq!(levels(&[4, 0, 1, 0, 4]), [2, 1, 0, 0, 0]);
-        // Five lines are more than there is room for.
+        // Five lines do not fit.
         assert_eq!(levels(&[6, 8, 10, 12]), [2, 2, 2, 2]);
         assert_eq!(levels(&[1]), [0]);
         assert_eq!(levels(&[12, 0]), [0, 2]);

@@ -1,72 +1,72 @@
-//! Pictures of a table: what is drawn of it, by the names of its columns.
+//! Charts of a table, defined by column names.
 
 use super::table::{Row, Table};
 
 /// An axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
-    /// What it says, with the unit.
+    /// Its label, with the unit.
     pub(crate) label: &'static str,
-    /// Whether equal factors are equally far.
+    /// Whether it is logarithmic.
     pub(crate) log: bool,
-    /// Whether it has the range of the other axis: points are compared with the line of y = x.
+    /// Whether it has the range of the other axis, to compare points with the line y = x.
     pub(crate) alike: bool,
 }
 
-/// A panel: lines where `x` is a column of numbers, bars where it is one of texts.
+/// A panel: lines if `x` is a column of numbers, bars if it is one of texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chart {
     pub(crate) title: &'static str,
     /// The column of the horizontal axis.
     pub(crate) x: &'static str,
     pub(crate) x_axis: Axis,
-    /// The columns that are drawn, with what the legend adds to the series' name. The second is drawn
-    /// dashed, or as a tick above the bar.
+    /// The plotted columns, each with a suffix for the series' name in the legend. The second one
+    /// is drawn dashed, or as a tick above the bar.
     pub(crate) y: &'static [(&'static str, &'static str)],
     pub(crate) y_axis: Axis,
-    /// The column whose texts are series.
+    /// The column that names the series.
     pub(crate) series: &'static str,
-    /// The series that are drawn; all where there is none.
+    /// The series to draw; empty for all.
     pub(crate) only: &'static [&'static str],
-    /// Numbers of the paper's text and tables.
+    /// Numbers from the paper's text and tables.
     pub(crate) paper: &'static [Mark],
-    /// What to look at, and what the paper sees there, in a sentence.
+    /// What the chart shows and what the paper reports, in one sentence.
     pub(crate) see: &'static str,
 }
 
-/// A number of the paper.
+/// A number from the paper.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
-    /// Of a series at a number of the horizontal axis.
+    /// For a series, at a number on the horizontal axis.
     At(&'static str, f64, f64),
-    /// Of a series at a text of the horizontal axis.
+    /// For a series, at a text on the horizontal axis.
     Of(&'static str, &'static str, f64),
-    /// All along the horizontal axis, with what it is.
+    /// A horizontal line, with its label.
     Level(&'static str, f64),
 }
 
-/// An axis with equal steps.
+/// A linear axis.
 pub(crate) const fn linear(label: &'static str) -> Axis {
     Axis { label, log: false, alike: false }
 }
 
-/// An axis with equal factors.
+/// A logarithmic axis.
 pub(crate) const fn log(label: &'static str) -> Axis {
     Axis { label, log: true, alike: false }
 }
 
-/// A vertical axis with equal factors and the range of the horizontal one.
+/// A logarithmic vertical axis with the range of the horizontal one.
 pub(crate) const fn log_alike(label: &'static str) -> Axis {
     Axis { label, log: true, alike: true }
 }
 
-/// A series of one column, as it is drawn.
+/// A line of one series and one column.
 #[derive(Clone)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// Which colour.
+    /// Colour index.
     pub(super) colour: usize,
-    /// Which of the chart's columns.
+    /// Index of the chart's column.
     pub(super) column: usize,
     pub(super) points: Vec<Point>,
 }
@@ -74,15 +74,15 @@ pub(super) struct Line {
 /// A point of a line, or the end of a bar.
 #[derive(Clone, Copy)]
 pub(super) struct Point {
-    /// Where on the horizontal axis, and how high.
+    /// Position on the horizontal axis, and height.
     pub(super) x: f64,
     pub(super) y: f64,
-    /// How far rounds differ, to either side; 0 where the table does not say.
+    /// Spread over rounds, to either side; 0 if the table has none.
     pub(super) spread: f64,
 }
 
 impl Chart {
-    /// The texts of the horizontal axis; none where it has numbers.
+    /// The texts on the horizontal axis; empty if it has numbers.
     pub(super) fn places<'a>(&self, table: &'a Table) -> Vec<&'a str> {
         let places = table.texts(self.x);
         if places.iter().all(|place| place.is_empty()) { Vec::new() } else { places }
@@ -93,7 +93,7 @@ impl Chart {
         self.only.is_empty() || self.only.contains(&name)
     }
 
-    /// The lines (or bars) of the table, those without a point left out.
+    /// The lines (or bars) of the table, without empty ones.
     pub(super) fn lines(&self, table: &Table) -> Vec<Line> {
         let places = self.places(table);
         let across =
@@ -104,7 +104,7 @@ impl Chart {
         let drawn = |point: &Point| {
             (!places.is_empty() || fits(point.x, self.x_axis)) && fits(point.y, self.y_axis)
         };
-        // A series has its colour in every panel.
+        // A series has the same colour in every panel.
         let names = table.texts(self.series).into_iter().enumerate();
         let mut lines = Vec::new();
         for (colour, name) in names.filter(|(_, name)| self.draws(name)) {
@@ -126,7 +126,7 @@ impl Chart {
         lines
     }
 
-    /// The paper's numbers of series that are drawn: the colour, where, and how high.
+    /// The paper's numbers for drawn series: colour, position and height.
     pub(super) fn marks(&self, table: &Table) -> Vec<(usize, f64, f64)> {
         let (places, names) = (self.places(table), table.texts(self.series));
         let series =
@@ -142,7 +142,7 @@ impl Chart {
         self.paper.iter().filter_map(mark).collect()
     }
 
-    /// The paper's numbers that are drawn all along, with what they are.
+    /// The paper's horizontal lines, with their labels.
     pub(super) fn levels(&self) -> impl Iterator<Item = (&'static str, f64)> {
         self.paper.iter().filter_map(|mark| match *mark {
             Mark::Level(what, y) => Some((what, y)),
@@ -151,12 +151,12 @@ impl Chart {
     }
 }
 
-/// Whether an axis has a place for a number.
+/// Whether a number can be drawn on an axis.
 fn fits(number: f64, axis: Axis) -> bool {
     number.is_finite() && (!axis.log || number > 0.0)
 }
 
-/// The column that says how far rounds differ in another.
+/// The column with the spread of another column over rounds.
 pub(crate) fn spread_of(column: &str) -> String {
     format!("{column}_spread")
 }

@@ -1,37 +1,37 @@
-//! Memory by simulation: a controller that serves one line after another, threads that keep it busy, and
-//! a loop over batches that waits for its lines.
+//! Memory simulation: a controller that serves one line at a time, threads that keep it busy, and a
+//! loop over batches that waits for its lines.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::caches::LINE_BYTES;
 
-/// Batches of a simulation; those of the first half are a warm-up.
+/// Simulated batches; the first half is warm-up.
 const BATCHES: u64 = 2_000;
 
 /// A machine's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
-    /// Nanoseconds until a line is there that no other delays.
+    /// Unloaded latency of a line, in nanoseconds.
     pub(super) latency_ns: f64,
-    /// The same where the last-level cache has it.
+    /// Latency of a line in the last-level cache.
     pub(super) cached_ns: f64,
-    /// Bytes a nanosecond that the controller serves at most.
+    /// Maximum throughput of the controller in bytes per nanosecond.
     pub(super) capacity: f64,
-    /// Bytes a nanosecond that one thread beside takes alone.
+    /// Throughput of one antagonist thread alone, in bytes per nanosecond.
     pub(super) thread: f64,
-    /// Lines that the measured core waits for at once.
+    /// Outstanding lines of the measured core.
     pub(super) window: f64,
 }
 
 /// A loop over batches of packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
-    /// Packets of a batch.
+    /// Packets per batch.
     pub(super) packets: usize,
-    /// Lines of a packet that the core's own caches do not have.
+    /// Lines per packet that miss the core's private caches.
     pub(super) lines: f64,
-    /// Nanoseconds of a packet with nothing beside, where the last-level cache has these lines.
+    /// Nanoseconds per packet without antagonists, when these lines hit the last-level cache.
     pub(super) alone_ns: f64,
 }
 
@@ -39,23 +39,23 @@ pub(super) struct Work {
 enum Event {
     /// A batch begins.
     Batch,
-    /// A line of the batch is there.
+    /// A line of the batch arrives.
     Line,
-    /// A line of a thread beside is there.
+    /// A line of an antagonist arrives.
     Beside,
 }
 
-/// The controller, and what is to come. All times are in picoseconds.
+/// The controller and the event queue. All times are in picoseconds.
 struct Controller {
     serve: u64,
     rest: u64,
-    /// When it has served all that was asked for.
+    /// Time at which all requests so far are served.
     free: u64,
     events: BinaryHeap<Reverse<(u64, Event)>>,
 }
 
 impl Controller {
-    /// Asks for a line, whose arrival is this event.
+    /// Requests a line; `event` is its arrival.
     fn ask(&mut self, now: u64, event: Event) {
         self.free = self.free.max(now) + self.serve;
         self.events.push(Reverse((self.free + self.rest, event)));
@@ -63,12 +63,13 @@ impl Controller {
 }
 
 impl Memory {
-    /// Nanoseconds of a packet beside so many threads, which leave nothing of the last-level cache: all
-    /// lines come from memory.
+    /// Nanoseconds per packet beside this many threads. They evict everything from the last-level
+    /// cache, so all lines come from memory.
     ///
-    /// A batch asks for its lines in advance, as many at once as the window holds, and computes when all
-    /// are there. A thread has a fixed number of lines under way, as many as its rate alone takes by
-    /// Little's law, and asks for the next when one is there. The controller serves in order of arrival.
+    /// A batch prefetches its lines, as many at once as the window allows, and computes when all
+    /// have arrived. A thread has a fixed number of outstanding lines, derived from its rate alone
+    /// by Little's law, and requests the next line when one arrives. The controller serves requests
+    /// in order of arrival.
     pub(super) fn packet_ns(&self, work: &Work, threads: usize) -> f64 {
         if threads == 0 {
             return work.alone_ns;
@@ -84,8 +85,8 @@ impl Memory {
         let window = (self.window.round() as usize).max(1);
         let waits = work.lines * self.cached_ns / window as f64;
         let compute = picoseconds((work.alone_ns - waits).max(0.0) * work.packets as f64);
-        // Lines of the batch that were not asked for, lines under way, and the fraction of a line that is
-        // left to later batches.
+        // Lines of the batch not yet requested, outstanding lines, and the fraction of a line
+        // carried over to later batches.
         let (mut left, mut waiting, mut owed) = (0, 0, 0.0);
         let (mut begun, mut half) = (0, 0);
         controller.events.push(Reverse((0, Event::Batch)));
@@ -135,8 +136,8 @@ mod tests {
         Memory { latency_ns: 64.0, cached_ns: 16.0, capacity: 16.0, thread: 8.0, window: 8.0 };
     const WORK: Work = Work { packets: 64, lines: 0.5, alone_ns: 20.0 };
 
-    /// 32 lines of a batch in a window of 8 are four times the latency, instead of four times the
-    /// cache's: 4 * (64 - 16) / 64 packets are 3 ns more.
+    /// 32 lines of a batch in a window of 8 take four latencies, of memory instead of the cache: 4
+    /// * (64 - 16) / 64 packets are 3 ns more.
     #[test]
     fn an_idle_controller_delays_nothing() {
         let idle = Memory { thread: 1.0, capacity: 1e6, ..MEMORY };
@@ -146,8 +147,8 @@ mod tests {
         assert!((MEMORY.packet_ns(&nothing, 7) - 20.0).abs() < 1e-6);
     }
 
-    /// Beside threads that ask for more than it serves, a line waits for all that are under way: 7 threads
-    /// with 8 each and the window's 8, of 4 ns, are 256 ns, and four times that a batch.
+    /// With threads that request more than the controller serves, a line waits for all outstanding
+    /// ones: 7 threads with 8 each plus the window's 8, at 4 ns, are 256 ns, four times per batch.
     #[test]
     fn a_busy_controller_serves_in_turn() {
         let wanted = 19.0 + 4.0 * 256.0 / 64.0;

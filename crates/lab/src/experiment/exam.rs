@@ -1,4 +1,4 @@
-//! How accurate a structure is on a stream: precision and recall of what a task names.
+//! The accuracy of a structure on a stream: precision and recall of a task's items.
 
 use flowgauge_core::key::{Extract, FlowKey, KeyKind};
 use flowgauge_core::task::{EpochContext, Lists, find};
@@ -12,10 +12,10 @@ use crate::score::{Score, Truth, judge};
 use crate::traffic::{Keyed, Packet, Scene, keyed};
 use crate::trial::{THRESHOLD, Trial};
 
-/// Items that a task names at most: more than there are.
+/// Maximum number of items that a task lists: more than exist.
 const MOST: usize = 10_000;
 
-/// Epochs, what is true of the last of them, and who asks.
+/// Epochs, the ground truth of the last one, and the task settings.
 pub(crate) struct Exam<'a, K> {
     setting: &'a Setting,
     kind: KeyKind,
@@ -25,10 +25,10 @@ pub(crate) struct Exam<'a, K> {
 }
 
 impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
-    /// Counts the truth of these packets, which were drawn for this scene.
+    /// Counts the ground truth of packets drawn for this scene.
     ///
     /// # Errors
-    /// When the trace has no such keys.
+    /// The trace lacks such keys.
     pub(crate) fn new(
         setting: &'a Setting,
         mix: Mix,
@@ -55,11 +55,11 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
         Ok(Self { setting, kind, epochs, contexts, truth })
     }
 
-    /// How good a structure's answer to this task is, after the last epoch; `None` where it cannot
+    /// The score of a structure's answer to this task after the last epoch, or `None` if it cannot
     /// answer.
     ///
     /// # Errors
-    /// When it cannot be built.
+    /// It cannot be built.
     pub(crate) fn score(
         &self,
         structure: &Structure,

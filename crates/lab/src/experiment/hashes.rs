@@ -1,10 +1,10 @@
-//! The papers' hashes: one for each row, computed one after another, where this engine cuts all rows
-//! from one digest.
+//! The papers' hash functions: one call per row, whereas this engine takes all rows from one
+//! digest.
 
 const PRIMES: [u32; 5] = [0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1];
 
-/// xxHash32 of fewer than 16 bytes, which NitroSketch has: a function of a library that is called for
-/// each row, and not one that is compiled into a loop over all rows.
+/// xxHash32 for inputs shorter than 16 bytes, as NitroSketch uses it. Like a library function, it
+/// is called once per row and not inlined into a loop over rows.
 #[inline(never)]
 pub(super) fn xxhash32(bytes: &[u8], seed: u32) -> u32 {
     debug_assert!(bytes.len() < 16, "longer inputs are mixed in lanes");
@@ -29,7 +29,7 @@ pub(super) fn xxhash32(bytes: &[u8], seed: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// As the reference implementation has them.
+    /// Values of the reference implementation.
     #[test]
     fn hashes_are_the_published_ones() {
         assert_eq!(xxhash32(b"", 0), 0x02cc_5d05);

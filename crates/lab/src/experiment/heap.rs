@@ -1,5 +1,5 @@
-//! The papers' heap: a hash index and a binary heap, from which the least entry is taken, for
-//! Space-Saving and for the heaviest keys of a sketch. A step moves an entry and tells it where it is.
+//! The papers' heap: a hash index and a binary min-heap, for Space-Saving and for the heaviest keys
+//! of a sketch. Moving an entry updates its stored position.
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
@@ -7,36 +7,36 @@ use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
 
 use super::latency::Runner;
 
-/// A key with its counter of 12 bytes and `PAYLOAD` bytes of its latest packet.
+/// A key with a 12-byte counter and `PAYLOAD` bytes of its latest packet.
 #[derive(Clone, Copy)]
 struct Entry<K, const PAYLOAD: usize> {
     key: K,
     digest: u32,
-    /// Where it is in the heap.
+    /// Its position in the heap.
     place: u32,
     bytes: u64,
     payload: [u8; PAYLOAD],
 }
 
-/// A binary heap of counters by their packets, the least of them first.
+/// A binary min-heap of counters by packets.
 pub(super) struct Heap<K, const PAYLOAD: usize> {
     digester: Digester,
     /// Entries by number.
     entries: Vec<Entry<K, PAYLOAD>>,
-    /// Packets and number of each entry, as a heap.
+    /// Packets and entry number, in heap order.
     order: Vec<(u32, u32)>,
-    /// Numbers by digest, one more each; 0 is free.
+    /// Entry numbers plus one, by digest; 0 is free.
     index: Vec<u32>,
     most: usize,
 }
 
 impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
-    /// As many counters as fit into so many bytes, at least one.
+    /// As many counters as fit into `bytes`, at least one.
     pub(super) fn new(bytes: usize) -> Self {
         Self::with_counters((bytes / Self::entry_bytes()).max(1))
     }
 
-    /// So many counters.
+    /// A heap with this many counters.
     pub(super) fn with_counters(most: usize) -> Self {
         Self {
             digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
@@ -47,17 +47,17 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
         }
     }
 
-    /// Bytes of an entry with its places in heap and index.
+    /// Bytes per entry, including heap and index.
     fn entry_bytes() -> usize {
         size_of::<Entry<K, PAYLOAD>>() + size_of::<(u32, u32)>() + 2 * size_of::<u32>()
     }
 
-    /// Counters that there are.
+    /// The number of counters.
     pub(super) fn counters(&self) -> usize {
         self.most
     }
 
-    /// Counts packets of a key, which takes the place of the least one where it has none.
+    /// Counts packets of a key. A new key replaces the smallest one if the heap is full.
     pub(super) fn count(&mut self, key: K, digest: u32, packets: u32, bytes: u64) {
         let place = match self.find(key, digest) {
             Some(number) => self.entries[number].place as usize,
@@ -72,7 +72,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
         self.sink(place);
     }
 
-    /// Says how large a key is at present: it is kept if it is among the largest.
+    /// Reports the current size of a key, which is kept if it is among the largest.
     pub(super) fn offer(&mut self, key: K, digest: u32, packets: u32) {
         let place = match self.find(key, digest) {
             Some(number) => self.entries[number].place as usize,
@@ -91,14 +91,14 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
         self.order.iter().map(|(packets, _)| *packets).max().unwrap_or(0)
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.order.clear();
         self.index.fill(0);
     }
 
-    /// Gives a key an entry of its own, of no packets; its place.
+    /// Adds an entry without packets for a key; returns its position.
     fn join(&mut self, key: K, digest: u32) -> usize {
         let (number, place) = (self.entries.len() as u32, self.order.len());
         let payload = [0; PAYLOAD];
@@ -108,7 +108,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
         self.rise(place)
     }
 
-    /// Gives the least entry to a key; its place.
+    /// Reassigns the smallest entry to a key; returns its position.
     fn replace(&mut self, key: K, digest: u32) -> usize {
         let number = self.order[0].1;
         self.remove(self.entries[number as usize].digest, number);
@@ -140,7 +140,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
         self.index[at] = number + 1;
     }
 
-    /// Frees the place of an entry, and moves up what stands behind it.
+    /// Frees an entry's index slot, and shifts back the entries after it.
     fn remove(&mut self, digest: u32, number: u32) {
         let mask = self.index.len() - 1;
         let mut free = digest as usize & mask;
@@ -150,7 +150,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
         let mut at = (free + 1) & mask;
         while self.index[at] != 0 {
             let home = self.entries[self.index[at] as usize - 1].digest as usize & mask;
-            // What is at home between both places stays.
+            // An entry whose home lies between both slots stays.
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(free) & mask {
                 self.index[free] = self.index[at];
                 free = at;
@@ -215,8 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// The counters are those of Space-Saving: their sum is that of the packets, each is at least the
-    /// truth, the index finds every entry, and no entry is under what it stands over.
+    /// The invariants of Space-Saving: counters sum to the packets, each is at least the true
+    /// count, the index finds every entry, and no entry is smaller than its parent.
     #[test]
     fn the_heap_counts() {
         let mut random = fastrand::Rng::with_seed(1);

@@ -1,4 +1,4 @@
-//! The largest flows of a stream, and how far off structures are that count it.
+//! The largest flows of a stream, and the errors of structures on them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,21 +11,21 @@ use flowgauge_core::terms::Measure;
 use super::setting::Mix;
 use crate::exact::number;
 
-/// The traffic that claims about traffic are checked with.
+/// The traffic for claims about traffic.
 pub(crate) const TRAFFIC: [(&str, Mix); 3] =
     [("backbone", Mix::Trace), ("Zipf 1.1", Mix::Zipf(1.1)), ("uniform", Mix::Zipf(0.0))];
 
-/// Packets of a stream that comes again and again, each with a length and a time.
+/// A repeating stream of packets, each with a length and a time.
 pub(crate) struct Packets<'a, K> {
     pub(crate) keys: &'a [K],
-    /// The bytes of a packet, by its number.
+    /// The length in bytes of a packet, by its number.
     pub(crate) wire: &'a dyn Fn(usize) -> u32,
-    /// Nanoseconds between two.
+    /// Nanoseconds between packets.
     pub(crate) gap_ns: i64,
 }
 
 impl<K: FlowKey> Packets<'_, K> {
-    /// Hands over the packets of these numbers.
+    /// Feeds the packets with these numbers.
     pub(crate) fn feed(&self, summary: &mut dyn Summary<K>, numbers: Range<usize>) {
         let mut batch = Batch::new();
         let end = numbers.end;
@@ -39,12 +39,13 @@ impl<K: FlowKey> Packets<'_, K> {
         }
     }
 
-    /// The largest flows after each of these numbers of packets: at most so many of them.
+    /// The largest flows, at most `most`, after each of these numbers of packets.
     pub(crate) fn largest_along(&self, lengths: &[usize], most: usize) -> Vec<Largest> {
         lengths.iter().map(|length| self.largest(Measure::Packets, *length, most)).collect()
     }
 
-    /// Feeds a summary, and returns the errors of the largest flows after each of these numbers of packets.
+    /// Feeds a summary, and returns the errors of the largest flows after each of these numbers of
+    /// packets.
     pub(crate) fn errors_along(
         &self,
         summary: &mut dyn Summary<K>,
@@ -61,7 +62,7 @@ impl<K: FlowKey> Packets<'_, K> {
         errors.collect()
     }
 
-    /// The largest flows after so many packets: at most so many of them.
+    /// The largest flows, at most `most`, after this many packets.
     pub(crate) fn largest(&self, by: Measure, packets: usize, most: usize) -> Largest {
         let turn = self.keys.len();
         let mut sizes: HashMap<u128, u64> = HashMap::new();
@@ -85,14 +86,14 @@ impl<K: FlowKey> Packets<'_, K> {
 /// The largest flows of a stream.
 pub(crate) struct Largest {
     flows: Vec<(u128, u64)>,
-    /// The size of all flows together, and the root of the sum of their squares.
+    /// The total size of all flows, and the root of the sum of their squares.
     pub(crate) total: f64,
     pub(crate) norm: f64,
     by: Measure,
 }
 
 impl Largest {
-    /// By how much each flow is said to be larger than it is; nothing where sizes are not told.
+    /// Estimate minus true size for each flow; `None` if the summary does not answer sizes.
     pub(crate) fn errors<K: FlowKey>(&self, answers: &dyn Answers) -> Vec<f64> {
         let Some(sizes) = answers.size() else { return Vec::new() };
         let error = |(key, size): &(u128, u64)| {
@@ -102,18 +103,18 @@ impl Largest {
         self.flows.iter().filter_map(error).collect()
     }
 
-    /// Keys as numbers, that of the largest first.
+    /// Keys as numbers, largest flow first.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u128> {
         self.flows.iter().map(|(key, _)| *key)
     }
 
-    /// Sizes, the largest first.
+    /// Sizes, largest first.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = f64> {
         self.flows.iter().map(|(_, size)| *size as f64)
     }
 }
 
-/// The root of the mean of squares.
+/// The root mean square.
 pub(crate) fn root_mean_square(numbers: &[f64]) -> f64 {
     (numbers.iter().map(|number| number * number).sum::<f64>() / numbers.len() as f64).sqrt()
 }
@@ -126,7 +127,7 @@ mod tests {
     use super::super::structure::Structure;
     use super::*;
 
-    /// An exact table is off nowhere, by packets and by bytes, within a turn of the stream and beyond.
+    /// An exact table has no errors, in packets and bytes, within a turn of the stream and beyond.
     #[test]
     fn tables_are_off_nowhere() {
         let key = |i: u32| Key4::from_canonical(&(i * i % 37).to_be_bytes());

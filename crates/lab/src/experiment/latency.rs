@@ -1,5 +1,5 @@
-//! Latency as the papers measure it: the cycles of each batch by its packets, in a histogram of two
-//! cycles a bucket, after a warm-up pass.
+//! Latency as the papers measure it: cycles per batch divided by its packets, in a histogram of two
+//! cycles per bucket, after a warm-up pass.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use super::stream::Stream;
 use super::table::{Cell, short};
 use crate::machine::ns_per_cycle;
 
-/// What tables call the bare loop.
+/// Name of the bare loop in tables.
 pub(crate) const BARE: &str = "bare loop";
 
-/// Buckets of the histogram, and cycles of each.
+/// Buckets of the histogram, and cycles per bucket.
 const BUCKETS: usize = 2048;
 const BUCKET_CYCLES: u64 = 2;
 
-/// One in so many packets warms caches and predictors up before each measured pass.
+/// One in this many packets warms up caches and branch predictors before each measured pass.
 const WARM_UP: usize = 8;
 
-/// What takes batches and is timed.
+/// Processes batches and is timed.
 pub(crate) trait Runner<K: FlowKey>: Send {
-    /// Begins an epoch.
+    /// Starts an epoch.
     fn begin(&mut self);
-    /// Takes a batch.
+    /// Processes a batch.
     fn take(&mut self, batch: &mut Batch<K>);
-    /// Takes in what is held back.
+    /// Processes whatever is held back.
     fn end(&mut self) {}
     /// Whether batches need elements.
     fn wants_elements(&self) -> bool {
         false
     }
-    /// Packets that found no room.
+    /// Untracked packets.
     fn untracked(&self) -> u64 {
         0
     }
@@ -66,9 +66,9 @@ impl<K: FlowKey> Runner<K> for Box<dyn Summary<K>> {
     }
 }
 
-/// What others fill, too.
+/// A concurrent summary that other threads fill too.
 impl<K: FlowKey> Runner<K> for Arc<dyn ConcurrentIngest<K>> {
-    /// Goes on with the epoch that the others are in.
+    /// Joins the epoch that the other threads are in.
     fn begin(&mut self) {}
 
     fn take(&mut self, batch: &mut Batch<K>) {
@@ -76,7 +76,7 @@ impl<K: FlowKey> Runner<K> for Arc<dyn ConcurrentIngest<K>> {
     }
 }
 
-/// The limit: batches are filled and digested, and nothing is counted.
+/// The lower limit: fills and digests batches, and counts nothing.
 pub(crate) struct Bare(Digester);
 
 impl Bare {
@@ -95,44 +95,44 @@ impl<K: FlowKey> Runner<K> for Bare {
     }
 }
 
-/// The time of a packet.
+/// Time per packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency {
-    /// Mean of the batches that the histogram holds.
+    /// Mean over the batches in the histogram.
     pub(crate) mean_ns: f64,
-    /// What 99 of 100 packets stay within.
+    /// The 99th percentile.
     pub(crate) p99_ns: f64,
-    /// How far rounds differ in each of them, in ns.
+    /// Spread of each over rounds, in ns.
     pub(crate) mean_spread: f64,
     pub(crate) p99_spread: f64,
 }
 
-/// The columns of latencies.
+/// The latency columns.
 pub(super) const COLUMNS: [&str; 4] = ["mean_ns", "p99_ns", "mean_ns_spread", "p99_ns_spread"];
 
 impl Latency {
-    /// As [`COLUMNS`] have it.
+    /// The cells of [`COLUMNS`].
     pub(super) fn cells(&self) -> [Cell; 4] {
         [self.mean_ns, self.p99_ns, self.mean_spread, self.p99_spread].map(Cell::from)
     }
 
-    /// Million packets a second.
+    /// Throughput in million packets per second.
     pub(super) fn mpps(&self) -> f64 {
         1e3 / self.mean_ns
     }
 
-    /// By which share rounds differ, in mean or tail.
+    /// Relative spread over rounds, of mean or tail, whichever is larger.
     fn noise(&self) -> f64 {
         (self.mean_spread / self.mean_ns).max(self.p99_spread / self.p99_ns)
     }
 }
 
-/// Cycles a packet, by packets.
+/// A histogram of cycles per packet, weighted by packets.
 pub(super) struct Histogram {
     packets: Vec<u64>,
     /// Cycles of all batches in it.
     cycles: u64,
-    /// Packets of batches beyond the last bucket: something else ran meanwhile.
+    /// Packets of batches beyond the last bucket: they were interrupted.
     beyond: u64,
 }
 
@@ -141,7 +141,7 @@ impl Histogram {
         Self { packets: vec![0; BUCKETS], cycles: 0, beyond: 0 }
     }
 
-    /// Takes a batch of so many packets and cycles.
+    /// Adds a batch.
     pub(super) fn take(&mut self, packets: usize, cycles: u64) {
         let bucket = cycles / packets as u64 / BUCKET_CYCLES;
         match self.packets.get_mut(bucket as usize) {
@@ -153,7 +153,7 @@ impl Histogram {
         }
     }
 
-    /// Takes in another one.
+    /// Adds another histogram.
     pub(super) fn merge(&mut self, other: &Self) {
         for (packets, others) in self.packets.iter_mut().zip(&other.packets) {
             *packets += others;
@@ -163,7 +163,7 @@ impl Histogram {
     }
 
     pub(super) fn latency(&self) -> Latency {
-        // The middle of a bucket stands for it.
+        // A bucket is represented by its middle.
         let cycles = |bucket: usize| (bucket as u64 * BUCKET_CYCLES + BUCKET_CYCLES / 2) as f64;
         let within: u64 = self.packets.iter().sum();
         let mean = self.cycles as f64 / within as f64;
@@ -179,8 +179,8 @@ impl Histogram {
     }
 }
 
-/// Takes the keys in batches of so many, from memory; those larger than a batch of the engine are
-/// first copied to a buffer. Without a histogram nothing is timed.
+/// Processes the keys in batches of `batch_packets` from memory. Batches larger than the engine's
+/// are first copied to a buffer. Times nothing without a histogram.
 pub(crate) fn pass<K: FlowKey>(
     runner: &mut dyn Runner<K>,
     stream: &Stream<K>,
@@ -215,7 +215,7 @@ pub(crate) fn pass<K: FlowKey>(
     runner.end();
 }
 
-/// What a bare loop's times in batches of so many say, in a sentence.
+/// A sentence about a bare loop's times with this batch size.
 pub(crate) fn limit(bare_ns: &[f64], batch_packets: usize) -> String {
     format!(
         "Batches of {batch_packets} that are filled and digested, with nothing counted, take {} ns a \
@@ -224,8 +224,8 @@ pub(crate) fn limit(bare_ns: &[f64], batch_packets: usize) -> String {
     )
 }
 
-/// The latencies of these runners, one after another in each round, on the same packets in batches of
-/// so many: medians over the rounds.
+/// The latencies of these runners in batches of this size, with all runners taking turns on the
+/// same packets in each round. Medians over the rounds.
 pub(crate) fn race<K: FlowKey>(
     runners: &mut [&mut dyn Runner<K>],
     stream: &Stream<K>,
@@ -235,7 +235,7 @@ pub(crate) fn race<K: FlowKey>(
     race_paced(runners, stream, batch_packets, rounds, 0.0)
 }
 
-/// The same with a pause of so many nanoseconds behind each measured batch.
+/// Like [`race`], with a pause in nanoseconds after each measured batch.
 pub(crate) fn race_paced<K: FlowKey>(
     runners: &mut [&mut dyn Runner<K>],
     stream: &Stream<K>,
@@ -248,7 +248,7 @@ pub(crate) fn race_paced<K: FlowKey>(
     let warm = stream.keys.len() / WARM_UP;
     let warm_up =
         Stream { keys: stream.keys[..warm].to_vec(), elements: stream.elements[..warm].to_vec() };
-    // What is touched for the first time costs a fault.
+    // The first touch of memory costs a page fault.
     for runner in &mut *runners {
         runner.begin();
         pass(&mut **runner, stream, batch_packets, &mut batch, None);
@@ -284,7 +284,7 @@ pub(super) fn middle(times: &[Latency]) -> Latency {
     }
 }
 
-/// By which share rounds of these differ, in the median: what is nearer cannot be told apart.
+/// Median relative spread over rounds. Smaller differences cannot be distinguished.
 pub(super) fn noise(times: &[Latency]) -> f64 {
     median(&times.iter().map(Latency::noise).collect::<Vec<f64>>())
 }

@@ -1,4 +1,4 @@
-//! Streams that are longer than what is kept of them: the same packets again and again.
+//! Streams longer than memory: the same packets, repeated.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,21 @@ use super::setting::FRAME_BYTES;
 use crate::exact::number;
 use crate::speed::clock::thread_seconds;
 
-/// Hands keys over, and begins anew behind the last of them.
+/// Feeds keys, and starts over after the last one.
 pub(crate) struct Loop<'a, K> {
     keys: &'a [K],
-    /// Packets handed over so far.
+    /// Packets fed so far.
     taken: usize,
     batch: Batch<K>,
 }
 
 impl<'a, K: FlowKey> Loop<'a, K> {
-    /// Nothing is handed over yet; there must be keys.
+    /// Starts at the first key; `keys` must not be empty.
     pub(crate) fn new(keys: &'a [K]) -> Self {
         Self { keys, taken: 0, batch: Batch::new() }
     }
 
-    /// Hands over packets until there were so many in all; returns the seconds of CPU time that it
-    /// took.
+    /// Feeds packets until `packets` were fed in all; returns the CPU time in seconds.
     pub(crate) fn feed(&mut self, runner: &mut dyn Runner<K>, packets: usize) -> f64 {
         let start = thread_seconds();
         while self.taken < packets {
@@ -42,23 +41,23 @@ impl<'a, K: FlowKey> Loop<'a, K> {
     }
 }
 
-/// Packets of a [`Loop`] at which flows are asked for, those whose packet it is, and how large they
-/// truly are then.
+/// Sampled packets of a [`Loop`], with the true size of their flow at that moment, for errors on
+/// arrival.
 pub(crate) struct Arrivals<K> {
     asked: Vec<Arrival<K>>,
 }
 
 struct Arrival<K> {
-    /// Packets so far, this one with them.
+    /// Packets so far, including this one.
     packets: usize,
     key: K,
     truth: f64,
-    /// Packets that it speaks for.
+    /// Number of packets that this one represents.
     weight: f64,
 }
 
 impl<K: FlowKey> Arrivals<K> {
-    /// So many arrivals at random before the first of these lengths, and between each two of them.
+    /// Draws `count` random arrivals before the first of these lengths, and between each two.
     pub(crate) fn draw(keys: &[K], lengths: &[usize], count: usize, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut places = Vec::new();
@@ -70,7 +69,7 @@ impl<K: FlowKey> Arrivals<K> {
             places.extend(part.into_iter().map(|place| (place, weight)));
             from = to;
         }
-        // Of a flow: its packets up to here in this turn, and those of a whole turn.
+        // Of a flow: its packets up to this point in the turn, and in a whole turn.
         let mut by_turn: Vec<usize> = (0..places.len()).collect();
         by_turn.sort_unstable_by_key(|number| places[*number].0 % keys.len());
         let mut counts: HashMap<u128, u64> = HashMap::new();
@@ -93,9 +92,8 @@ impl<K: FlowKey> Arrivals<K> {
         Self { asked: places.into_iter().zip(before).map(arrival).collect() }
     }
 
-    /// The sums of squared errors up to each of these lengths, over all packets, of a structure whose
-    /// `answers` tell sizes; `None` where they do not. What it does not name has no packets, where `absent`
-    /// says so.
+    /// Sums of squared errors over all packets up to each of these lengths, or `None` if `answers`
+    /// do not give sizes. `absent` defines the size of flows that the structure does not hold.
     pub(crate) fn squares<R: Runner<K>>(
         &self,
         runner: &mut R,
@@ -124,10 +122,10 @@ impl<K: FlowKey> Arrivals<K> {
     }
 }
 
-/// What a flow has that a structure does not hold.
+/// The size of a flow that a structure does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// What the structure says.
+    /// The structure's answer.
     Said,
     /// No packets.
     None,
@@ -150,7 +148,7 @@ mod tests {
     use super::super::structure::Structure;
     use super::*;
 
-    /// A table that is large enough errs nowhere, and one that counts nothing by all there is.
+    /// A large enough table has no errors; a structure that counts nothing errs by the full sizes.
     #[test]
     fn sizes_on_arrival_are_those_so_far() {
         let key = |i: u32| Key4::from_canonical(&(i * i % 37).to_be_bytes());

@@ -1,8 +1,8 @@
-//! The papers' figures, measured again: each experiment is a measurement, and claims that are judged
-//! by the measured numbers alone.
+//! The papers' figures, measured again. An experiment is a measurement, and claims that are judged
+//! only by the measured numbers.
 //!
-//! To add one: a file below the paper's folder with a `const … : Experiment`, and its name in
-//! [`EXPERIMENTS`].
+//! To add one, write a file in the paper's folder with a `const … : Experiment`, and add its name
+//! to [`EXPERIMENTS`].
 
 mod again;
 mod agg_evict;
@@ -60,29 +60,29 @@ pub(crate) struct Experiment {
     title: &'static str,
     /// The paper and the figure.
     paper: &'static str,
-    /// What it is measured with, beside what the paper has.
+    /// The parameters, beside the paper's.
     presets: &'static [Preset],
-    /// Measures it.
+    /// Runs the measurement.
     measure: fn(&Setting) -> Result<Outcome, Failure>,
-    /// Judges the paper's claims by the measured numbers, and nothing else.
+    /// Judges the paper's claims, using only the measured numbers.
     judge: fn(&Table) -> Verdict,
     /// Claims that cannot be measured here.
     missing: &'static [Missing],
-    /// What is drawn of the table.
+    /// Charts of the table.
     charts: &'static [Chart],
 }
 
-/// What was measured.
+/// The result of a measurement.
 pub(crate) struct Outcome {
-    /// Every number.
+    /// All numbers.
     table: Table,
-    /// What nothing could be faster than, in a sentence: the bare loop beside it.
+    /// The lower limit (the bare loop), in a sentence.
     limit: String,
-    /// What else one has to know, in sentences; may be empty.
+    /// Further remarks in sentences; may be empty.
     notes: String,
 }
 
-/// Every experiment, in the order of the report.
+/// All experiments, in the order of the report.
 #[rustfmt::skip]
 pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &simple::FIG1,

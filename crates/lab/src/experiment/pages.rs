@@ -1,12 +1,12 @@
-//! Memory for the papers' structures: in huge pages, as the engine's tables and DPDK's are.
+//! Memory for the papers' structures, in huge pages like the tables of the engine and of DPDK.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
 
-/// So many items, all zero.
+/// A zeroed array.
 ///
 /// # Panics
-/// As a vector would end the process: when there is no memory.
+/// There is no memory, as for a vector.
 pub(super) fn zeroed<T: Zeroable>(items: usize) -> Zeroed<T> {
     match Zeroed::new(items) {
         Ok(memory) => memory,

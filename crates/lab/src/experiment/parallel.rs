@@ -1,4 +1,4 @@
-//! Several threads at once, each with packets and a runner of its own.
+//! Runs several threads at once, each with its own packets and runner.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use super::stream::Stream;
 use crate::machine::ns_per_cycle;
 use crate::speed::clock::thread_seconds;
 
-/// What threads took together.
+/// The result of several threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
-    /// Nanoseconds from the start of the first to the end of the last.
+    /// Nanoseconds from the first start to the last end.
     pub(crate) wall_ns: f64,
-    /// The time of a packet on its thread.
+    /// Time per packet on its thread.
     pub(crate) latency: Latency,
-    /// The share of its time that the thread which had least of a core was running.
+    /// The lowest share of its time that any thread had a core.
     share: f64,
 }
 
-/// What a thread must have had of a core, and how often others may be in the way before it is given up.
+/// The share of a core that every thread must have had, and the number of attempts.
 const ENOUGH: f64 = 0.97;
 const TRIES: usize = 24;
 
 impl Together {
-    /// A run in which every thread had a core; `None` where something else had one again and again.
+    /// A run in which every thread had a core, or `None` if other processes interfered in every
+    /// attempt.
     pub(crate) fn undisturbed(mut run: impl FnMut() -> Self) -> Option<Self> {
         (0..TRIES).map(|_| run()).find(Self::had_cores)
     }
 
-    /// Whether every thread had a core, as the operating system tells.
+    /// Whether every thread had a core, according to the operating system.
     pub(crate) fn had_cores(&self) -> bool {
         self.share >= ENOUGH
     }
 }
 
 impl<K: FlowKey> Stream<K> {
-    /// The packets of so many workers: those of a flow go to one of them, by the bits of the digest
-    /// that are for that.
+    /// Packets split by flow among this many workers, by the digest bits reserved for that.
     pub(crate) fn split(&self, workers: usize) -> Vec<Self> {
         let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST);
         let mut parts = vec![Self { keys: Vec::new(), elements: Vec::new() }; workers];
@@ -57,7 +57,7 @@ impl<K: FlowKey> Stream<K> {
         parts
     }
 
-    /// The packets of so many workers, `batch_packets` at a time by turns.
+    /// Packets dealt to this many workers in turn, `batch_packets` at a time.
     pub(crate) fn deal(&self, workers: usize, batch_packets: usize) -> Vec<Self> {
         let of = |worker| {
             let turns =
@@ -72,22 +72,21 @@ impl<K: FlowKey> Stream<K> {
     }
 }
 
-/// Where threads wait for each other without sleeping: one that sleeps is woken late, and maybe on the
-/// core of another.
+/// A barrier without sleeping: a sleeping thread wakes up late, and possibly on another's core.
 struct Start(AtomicUsize);
 
 impl Start {
-    /// For so many threads.
+    /// A barrier for this many threads.
     fn of(threads: usize) -> Self {
         Self(AtomicUsize::new(threads))
     }
 
-    /// Says that one is ready, or will never be.
+    /// Signals that one thread is ready, or will never be.
     fn arrive(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Waits for all.
+    /// Waits for all threads.
     fn wait(&self) {
         self.arrive();
         while self.0.load(Ordering::Acquire) > 0 {
@@ -96,17 +95,17 @@ impl Start {
     }
 }
 
-/// What one thread took.
+/// The result of one thread.
 struct Turn {
     begun: u64,
     ended: u64,
-    /// Seconds that it had a core.
+    /// Seconds of CPU time.
     ran: f64,
     histogram: Histogram,
 }
 
 impl Turn {
-    /// A runner takes its stream so many times as soon as all are there.
+    /// Waits for all threads, then runs a runner over its stream `passes` times.
     fn take<K: FlowKey>(
         start: &Start,
         runner: &mut dyn Runner<K>,
@@ -145,8 +144,8 @@ impl Together {
     }
 }
 
-/// Each runner takes its stream so many times on a thread of its own, all at the same time. Nothing is
-/// begun before.
+/// Each runner processes its stream `passes` times on its own thread, all at the same time and
+/// without starting an epoch.
 pub(crate) fn together<'a, K: FlowKey>(
     pairs: impl ExactSizeIterator<Item = (&'a mut dyn Runner<K>, &'a Stream<K>)>,
     batch_packets: usize,
@@ -165,15 +164,15 @@ pub(crate) fn together<'a, K: FlowKey>(
     Together::of(&turns)
 }
 
-/// Threads that stay, as the engine's workers do: what a runner allocates on one of them is from the
-/// same memory in each run. Each has a core, where there are as many: those that are woken would share
-/// one for some time.
+/// Persistent threads, like the engine's workers: allocations of a runner on one of them come from
+/// the same memory in each run. Each is pinned to a core if there are enough; freshly woken threads
+/// would share one for a while.
 pub(crate) struct Crew(Vec<Sender<Job>>);
 
 type Job = Box<dyn FnOnce() + Send>;
 
 impl Crew {
-    /// So many threads, which end with it.
+    /// Starts this many threads, which end when it is dropped.
     pub(crate) fn new(threads: usize) -> Self {
         let cores = Cores::new(threads).ok();
         let thread = |number| {
@@ -190,7 +189,7 @@ impl Crew {
         Self((0..threads).map(thread).collect())
     }
 
-    /// The same as [`together`] on these threads, the first runner on the first.
+    /// Like [`together`], on these threads; the first runner runs on the first thread.
     pub(crate) fn together<K: FlowKey>(
         &self,
         runners: &mut Vec<Box<dyn Runner<K>>>,
@@ -204,7 +203,7 @@ impl Crew {
             let (ready, stream) = (Arc::clone(&start), Arc::clone(stream));
             let job = Box::new(move || {
                 let turn = Turn::take(&ready, &mut *runner, &stream, batch_packets, passes);
-                // Who asked waits for it.
+                // The caller waits for it.
                 let _ = sender.send((runner, turn));
             });
             if thread.send(job).is_err() {
@@ -248,7 +247,7 @@ mod tests {
         assert!(done.wall_ns > 0.0 && done.latency.mean_ns > 0.0);
     }
 
-    /// Tells which thread took it.
+    /// Reports the thread that ran it.
     struct Named(Sender<thread::ThreadId>);
 
     impl Runner<Key4> for Named {

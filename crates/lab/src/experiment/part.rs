@@ -1,9 +1,9 @@
-//! Numbers against what is claimed of them.
+//! Checks of measured numbers against claims.
 
 use super::table::short;
 
-/// Relative differences that are not told apart even where the machine is steady: rounds of one
-/// measurement differ by as much.
+/// Relative differences that are never distinguished, even on a steady machine: rounds of one
+/// measurement differ as much.
 pub(crate) const ALIKE: f64 = 0.03;
 
 /// One check of a claim.
@@ -16,9 +16,9 @@ pub(crate) struct Part {
 
 #[derive(Clone, Debug)]
 enum Check {
-    /// Ratios, most of them under 1 and none over it.
+    /// Ratios: most are below 1, and none above.
     Less(Vec<f64>),
-    /// The last number over the first, or under it.
+    /// The last number is above the first, or below it.
     Moves {
         first: f64,
         last: f64,
@@ -26,35 +26,35 @@ enum Check {
     },
     AtLeast(f64, f64),
     AtMost(f64, f64),
-    /// A mean that is at most so much, give or take what chance leaves open.
+    /// A mean is at most this, within its margin of error.
     MeanAtMost {
         mean: f64,
         margin: f64,
         most: f64,
     },
-    /// A number that differs from another by no more than this share of it, on either side.
+    /// A number differs from another by at most this share.
     Within(f64, f64, f64),
-    /// So many of so many are at most this share, or at least, where `up` is true.
+    /// A share of a count is at most, or with `up` at least, this bound.
     Share {
         count: f64,
         of: f64,
         bound: f64,
         up: bool,
     },
-    /// It cannot be told.
+    /// It cannot be decided.
     Open,
 }
 
-/// A part that was checked.
+/// The result of a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
-    /// `None` where it cannot be told.
+    /// `None` if it cannot be decided.
     pub(crate) holds: Option<bool>,
     told: String,
 }
 
 impl Checked {
-    /// In words.
+    /// The result in words.
     pub(super) fn line(&self) -> String {
         let word = match self.holds {
             Some(true) => "holds",
@@ -70,18 +70,18 @@ impl Part {
         Self { what: what.into(), check, timed: false }
     }
 
-    /// It cannot be told, with the reason.
+    /// Cannot be decided, with the reason.
     pub(crate) fn open(reason: impl Into<String>) -> Self {
         Self::new(reason, Check::Open)
     }
 
-    /// Numbers are less than others, pair by pair: none is more, and most are less.
+    /// Numbers are less than others, pair by pair: none is greater, and most are less.
     pub(crate) fn less(what: &str, less: &[f64], more: &[f64]) -> Self {
         let ratios = less.iter().zip(more).map(|(less, more)| less / more);
         Self::new(what, Check::Less(ratios.filter(|ratio| ratio.is_finite()).collect())).timed()
     }
 
-    /// Numbers rise (or fall, where `up` is false) from first to last.
+    /// Numbers rise from first to last, or fall if `up` is false.
     pub(crate) fn moves(what: &str, numbers: &[f64], up: bool) -> Self {
         let finite = || numbers.iter().copied().filter(|number| number.is_finite());
         let (first, last) =
@@ -89,42 +89,42 @@ impl Part {
         Self::new(what, Check::Moves { first, last, up }).timed()
     }
 
-    /// A number is at least so much.
+    /// A number is at least this.
     pub(crate) fn at_least(what: &str, number: f64, least: f64) -> Self {
         Self::new(what, Check::AtLeast(number, least))
     }
 
-    /// A number is at most so much.
+    /// A number is at most this.
     pub(crate) fn at_most(what: &str, number: f64, most: f64) -> Self {
         Self::new(what, Check::AtMost(number, most))
     }
 
-    /// The mean of a sample is at most so much; by how much it may be off is its margin.
+    /// The mean of a sample is at most this; its uncertainty is the margin.
     pub(crate) fn mean_at_most(what: &str, [mean, margin]: [f64; 2], most: f64) -> Self {
         Self::new(what, Check::MeanAtMost { mean, margin, most })
     }
 
-    /// A number differs from the paper's by no more than this share of it, on either side.
+    /// A number differs from the paper's by at most this share.
     pub(crate) fn within(what: &str, number: f64, wanted: f64, share: f64) -> Self {
         Self::new(what, Check::Within(number, wanted, share))
     }
 
-    /// Of so many, so many are at least this share.
+    /// `count` of `of` are at least this share.
     pub(crate) fn most_are(what: &str, count: f64, of: f64, bound: f64) -> Self {
         Self::new(what, Check::Share { count, of, bound, up: true })
     }
 
-    /// Of so many, so many are at most this share.
+    /// `count` of `of` are at most this share.
     pub(crate) fn few_are(what: &str, count: f64, of: f64, bound: f64) -> Self {
         Self::new(what, Check::Share { count, of, bound, up: false })
     }
 
-    /// The numbers are times or rates: what is nearer to a bound than the noise cannot be told.
+    /// The numbers are times or rates: a distance to a bound within the noise decides nothing.
     pub(crate) fn timed(self) -> Self {
         Self { timed: true, ..self }
     }
 
-    /// Checks it, where rounds differ by this share.
+    /// Checks it, given the relative spread of rounds.
     pub(super) fn check(self, noise: f64) -> Checked {
         let noise = if self.timed { noise.max(ALIKE) } else { 0.0 };
         let what = self.what;
@@ -177,7 +177,7 @@ impl Part {
     }
 }
 
-/// Whether a number is above a bound (or at it, where nothing is noise); `None` within the noise.
+/// Whether a number is above a bound (or equal to it without noise); `None` within the noise.
 fn apart(number: f64, bound: f64, noise: f64) -> Option<bool> {
     let margin = noise * bound.abs();
     match number {
@@ -188,7 +188,7 @@ fn apart(number: f64, bound: f64, noise: f64) -> Option<bool> {
     }
 }
 
-/// Whether a relative difference is no more than this; `None` within the noise of it.
+/// Whether a relative difference is at most this; `None` within the noise.
 fn within(difference: f64, most: f64, noise: f64) -> Option<bool> {
     match difference {
         difference if !difference.is_finite() => None,
@@ -198,14 +198,13 @@ fn within(difference: f64, most: f64, noise: f64) -> Option<bool> {
     }
 }
 
-/// The chance below which a share is told from another one.
+/// Significance level for telling shares apart.
 const CHANCE: f64 = 0.025;
 
-/// Beyond so many exceptions in the mean, give or take, their number is as good as normal.
+/// Above this mean number of exceptions, the normal approximation applies.
 const MANY: f64 = 25.0;
 
-/// Whether so many of so many are this share, or beyond it; `None` where as many exceptions may come of a
-/// share that is.
+/// Whether `count` of `of` reach this share; `None` if chance can explain the exceptions.
 fn is_share(count: f64, of: f64, bound: f64, up: bool) -> Option<bool> {
     let (exceptions, share) = if up { (of - count, 1.0 - bound) } else { (count, bound) };
     match exceptions / of {
@@ -216,11 +215,12 @@ fn is_share(count: f64, of: f64, bound: f64, up: bool) -> Option<bool> {
     }
 }
 
-/// Whether at least so many of so many, each with this probability, have a chance of [`CHANCE`] or more.
+/// Whether at least this many of `of`, each with this probability, occur with a chance of
+/// [`CHANCE`] or more.
 fn is_chance(least: f64, of: f64, probability: f64) -> bool {
     let (mean, variance) = (of * probability, of * probability * (1.0 - probability));
     if variance > MANY {
-        // 1.96 deviations.
+        // 1.96 standard deviations.
         return least < mean + 1.96 * variance.sqrt();
     }
     let (mut fewer, mut term, mut k) = (0.0, (1.0 - probability).powf(of), 0.0);
@@ -254,8 +254,8 @@ fn less(ratios: &[f64], noise: f64) -> (Option<bool>, String) {
     (holds, told)
 }
 
-/// How far numbers of several rounds differ: half of the distance between their quartiles, which is less than
-/// the distance to the median of half of them.
+/// The spread of numbers over rounds: half of the interquartile range, which at least half of the
+/// numbers are within of the median.
 pub(crate) fn spread(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -267,14 +267,14 @@ pub(crate) fn spread(numbers: &[f64]) -> f64 {
     }
 }
 
-/// The middle one; not a number of none.
+/// The median; NaN for an empty list.
 pub(crate) fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A number with three digits that tell.
+/// A number with three significant digits.
 pub(super) fn digits(number: f64) -> String {
     if !number.is_finite() {
         return "not measured".to_owned();

@@ -1,4 +1,4 @@
-//! What a figure was measured with: the paper's value, ours, and why they differ.
+//! The parameters of a figure: the paper's value, ours, and why they differ.
 
 use std::fmt::Write as _;
 
@@ -8,34 +8,34 @@ use super::{EXPERIMENTS, Experiment};
 /// A parameter of a figure.
 #[derive(Clone, Copy)]
 pub(crate) struct Preset {
-    /// Which one.
+    /// Its name.
     pub(crate) what: &'static str,
     /// The paper's value.
     pub(crate) paper: &'static str,
     /// Ours.
     pub(crate) ours: Ours,
-    /// Why they differ; empty where they do not.
+    /// Why they differ; empty if they do not.
     pub(crate) why: &'static str,
 }
 
-/// A value of ours.
+/// Our value.
 #[derive(Clone, Copy)]
 pub(crate) enum Ours {
-    /// The paper's.
+    /// The paper's value.
     Same,
-    /// Another one.
+    /// A different value.
     Other(&'static str),
-    /// One that a setting decides.
+    /// A value that the setting decides.
     Of(fn(&Setting) -> String),
 }
 
 impl Preset {
-    /// One that is as in the paper.
+    /// A parameter with the paper's value.
     pub(crate) const fn same(what: &'static str, paper: &'static str) -> Self {
         Self { what, paper, ours: Ours::Same, why: "" }
     }
 
-    /// One that is another here, for a reason.
+    /// A parameter with a different value here, for a reason.
     pub(crate) const fn other(
         what: &'static str,
         paper: &'static str,
@@ -45,7 +45,7 @@ impl Preset {
         Self { what, paper, ours: Ours::Other(ours), why }
     }
 
-    /// One that the setting decides.
+    /// A parameter that the setting decides.
     pub(crate) const fn of(
         what: &'static str,
         paper: &'static str,
@@ -55,7 +55,7 @@ impl Preset {
         Self { what, paper, ours: Ours::Of(ours), why }
     }
 
-    /// What, the paper's value, ours and the reason, as cells of a row.
+    /// The cells of a row: name, the paper's value, ours and the reason.
     fn cells(&self) -> String {
         let ours = match self.ours {
             Ours::Same => "the same".to_owned(),
@@ -69,12 +69,12 @@ impl Preset {
     }
 }
 
-/// Millions of packets of an epoch.
+/// Packets per epoch, in millions.
 pub(crate) fn epoch(setting: &Setting) -> String {
     format!("{} million packets", setting.packets as f64 / 1e6)
 }
 
-/// A table of every parameter: figures of a paper that share one share its row.
+/// A table of all parameters. Figures of a paper with the same parameter share a row.
 pub(super) fn table() -> String {
     let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
     for Experiment { name, presets, .. } in EXPERIMENTS {
@@ -102,7 +102,7 @@ pub(super) fn table() -> String {
 mod tests {
     use super::*;
 
-    /// What differs has a reason, and every figure says how it was measured.
+    /// Differences have a reason, and every figure has parameters.
     #[test]
     fn presets_say_why_they_differ() {
         for Experiment { name, presets, .. } in EXPERIMENTS {

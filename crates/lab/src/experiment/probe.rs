@@ -1,4 +1,4 @@
-//! What the memory of this machine does: latency, lines at once, and rate.
+//! Memory performance of this machine: latency, outstanding lines and bandwidth.
 
 use std::hint::black_box;
 use std::thread;
@@ -10,14 +10,14 @@ use super::antagonist::Antagonist;
 use super::caches::LINE_BYTES;
 use super::pages::zeroed;
 
-/// Reads of a measurement, and times that it is repeated.
+/// Reads per measurement, and repetitions.
 const READS: usize = 1 << 20;
 const TIMES: usize = 5;
 
-/// A line, whose first number says where to go on.
+/// A cache line; its first number is the index of the next one.
 type Line = [u64; LINE_BYTES / 8];
 
-/// A ring through all lines of so many bytes, in random order (Sattolo's algorithm).
+/// A random cycle through all lines of this many bytes (Sattolo's algorithm).
 fn ring(bytes: usize) -> Zeroed<Line> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut lines: Zeroed<Line> = zeroed(bytes / LINE_BYTES);
@@ -30,7 +30,7 @@ fn ring(bytes: usize) -> Zeroed<Line> {
     lines
 }
 
-/// Nanoseconds of this work at best: what else runs meanwhile delays it, and nothing speeds it up.
+/// The minimum time in nanoseconds: interference only makes it longer.
 fn least_ns(mut work: impl FnMut()) -> f64 {
     let times = (0..TIMES).map(|_| {
         let start = Instant::now();
@@ -40,8 +40,8 @@ fn least_ns(mut work: impl FnMut()) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-/// Nanoseconds of a read of a random line among so many bytes, one after another, and of one where each
-/// need not wait for that before it.
+/// Nanoseconds of a read of a random line among this many bytes: for dependent and for independent
+/// reads.
 pub(super) fn read_ns(bytes: usize) -> [f64; 2] {
     let lines = ring(bytes);
     let mut at = 0;
@@ -61,8 +61,8 @@ pub(super) fn read_ns(bytes: usize) -> [f64; 2] {
     [waiting, at_once].map(|ns| ns / READS as f64)
 }
 
-/// Bytes a nanosecond that so many threads read and write together, each as [`Antagonist::Stream`] does in
-/// memory of so many bytes.
+/// Bytes per nanosecond that this many threads read and write together, each as
+/// [`Antagonist::Stream`] in its own memory of `bytes` bytes.
 pub(super) fn stream_rate(threads: usize, bytes: usize) -> f64 {
     let pieces = 4 * bytes / Antagonist::PIECE_BYTES;
     let mut memories = vec![vec![1_u64; bytes / 8]; threads];

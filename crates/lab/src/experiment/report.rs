@@ -1,4 +1,4 @@
-//! What comes of experiments: a table, a picture and a page of each, and a report of all.
+//! Output of experiments: a table, a picture and a page for each, and a report of all.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -16,13 +16,13 @@ use crate::args::{Judge, Run};
 use crate::failure::Failure;
 use crate::machine;
 
-/// The name that stands for every experiment.
+/// The name that selects every experiment.
 const ALL: &str = "all";
 
-/// What the verdict of a page stands behind.
+/// The text before the verdict on a page.
 const VERDICT: &str = "**Verdict.** ";
 
-/// Prints the name and the title of every experiment.
+/// Prints the name and title of every experiment.
 pub(crate) fn list() -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = EXPERIMENTS
@@ -31,11 +31,11 @@ pub(crate) fn list() -> Result<(), Failure> {
     written.map_err(Failure::of("standard output"))
 }
 
-/// Runs the experiments asked for, writes their files, prints the verdicts, and rewrites the report of all
-/// pages after each, so that what was measured stays where a run is interrupted.
+/// Runs the chosen experiments, writes their files and prints the verdicts. The report of all pages
+/// is rewritten after each experiment, so an interrupted run keeps its results.
 ///
 /// # Errors
-/// When an experiment is unknown or cannot be measured, or a file cannot be written.
+/// An experiment is unknown or cannot be measured, or a file cannot be written.
 pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     let chosen = chosen(&run.names)?;
     let setting = setting(run)?;
@@ -66,10 +66,10 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     compose(&run.output, &left)
 }
 
-/// Judges what was measured before by its tables, draws it again, and rewrites the report of all pages.
+/// Judges earlier measurements from their tables, redraws the pictures, and rewrites the report.
 ///
 /// # Errors
-/// When an experiment is unknown, or a file cannot be read or written.
+/// An experiment is unknown, or a file cannot be read or written.
 pub(crate) fn judge(judge: &Judge) -> Result<(), Failure> {
     for experiment in chosen(&judge.names)? {
         if let Some(page) = Page::read(experiment, &judge.folder)? {
@@ -80,7 +80,7 @@ pub(crate) fn judge(judge: &Judge) -> Result<(), Failure> {
     compose(&judge.folder, &[])
 }
 
-/// Whether the page of an experiment says that these options made it.
+/// Whether the page of an experiment was made with these options.
 pub(super) fn is_done(
     experiment: &Experiment,
     folder: &Path,
@@ -94,12 +94,12 @@ pub(super) fn is_done(
     Ok(page.contains(&repeat(experiment.name, options)))
 }
 
-/// Writes the report beside the folder of its pages.
+/// Writes the report next to the folder of its pages.
 pub(super) fn compose(folder: &Path, left: &[(&str, String)]) -> Result<(), Failure> {
     write(&folder.with_extension("md"), &report(folder, left)?)
 }
 
-/// The experiments of these names, each once.
+/// The experiments with these names, without duplicates.
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     let known = |name: &&String| EXPERIMENTS.iter().any(|e| e.name == **name);
     if let Some(name) = names.iter().find(|name| *name != ALL && !known(name)) {
@@ -130,18 +130,18 @@ fn options(run: &Run, setting: &Setting) -> String {
     words.join(" ")
 }
 
-/// All that is known of one experiment.
+/// All results of one experiment.
 pub(super) struct Page {
     experiment: &'static Experiment,
     outcome: Outcome,
     verdict: Verdict,
-    /// How it was measured: the command, the noise and the machine.
+    /// How it was measured: command, noise and machine.
     measured: String,
-    /// What was measured again, by the words for it.
+    /// Repetitions with their labels.
     again: Vec<(String, Table)>,
 }
 
-/// What a page has its parts behind.
+/// The texts before the parts of a page.
 const LIMIT: &str = "**Limit.** ";
 const NOTE: &str = "**Note.** ";
 const NUMBERS: &str = "Numbers: ";
@@ -158,7 +158,7 @@ impl Page {
         let mut outcome = (experiment.measure)(setting)?;
         let after = machine::noise();
         let noise = (before.0.max(after.0), before.1.max(after.1));
-        // What is published is judged: numbers with as many digits as the file has.
+        // The published numbers are judged: rounded as in the file.
         outcome.table = outcome.table.rounded();
         outcome.table.add_noise(noise.0);
         let (name, stem) = (experiment.name, stem(experiment.name));
@@ -179,7 +179,7 @@ impl Page {
         Ok(Self { experiment, outcome, verdict, measured, again: Vec::new() })
     }
 
-    /// Measures it again with other seeds and traffic, where its claims are about them.
+    /// Repeats it with other seeds and traffic, if its claims depend on them.
     pub(super) fn and_again(mut self, setting: &Setting) -> Result<Self, Failure> {
         for again in again::of(self.experiment.name) {
             let outcome = (self.experiment.measure)(&again.setting(setting))?;
@@ -188,10 +188,10 @@ impl Page {
         Ok(self)
     }
 
-    /// Judges what was measured before, by its files in a folder; `None` where they are not there.
+    /// Judges an earlier measurement from its files in a folder; `None` if there are none.
     ///
     /// # Errors
-    /// When they are not such files.
+    /// The files are damaged.
     pub(super) fn read(
         experiment: &'static Experiment,
         folder: &Path,
@@ -231,13 +231,13 @@ impl Page {
         self.verdict.sentence(self.experiment.missing)
     }
 
-    /// What was measured.
+    /// The measured numbers.
     #[cfg(test)]
     pub(super) fn table(&self) -> &Table {
         &self.outcome.table
     }
 
-    /// Writes its table, picture and page, the page last: where it is, the others are.
+    /// Writes its table, picture and page. The page comes last: if it exists, so do the others.
     pub(super) fn write(&self, folder: &Path) -> Result<(), Failure> {
         let table = file(folder, self.experiment, "tsv");
         let failed = Failure::of(table.display());
@@ -264,7 +264,7 @@ impl Page {
         svg::draw(self.experiment.charts, &self.outcome.table)
     }
 
-    /// What is written about it.
+    /// The text of the page.
     pub(super) fn page(&self) -> String {
         let Self { experiment, outcome, verdict, measured, again: _ } = self;
         let Experiment { name, title, paper, missing, .. } = experiment;
@@ -284,7 +284,7 @@ impl Page {
         page
     }
 
-    /// What became of each claim with other seeds and traffic.
+    /// The findings for each claim with other seeds and traffic.
     fn repetitions(&self) -> String {
         if self.again.is_empty() {
             return String::new();
@@ -307,7 +307,7 @@ impl Page {
         rows
     }
 
-    /// What to see in each chart; charts that follow each other and show the same share a sentence.
+    /// What each chart shows. Consecutive charts with the same sentence share it.
     fn captions(&self) -> String {
         let charts = self.experiment.charts;
         let mut captions = String::new();
@@ -319,10 +319,10 @@ impl Page {
     }
 }
 
-/// The folder of what was measured again, below that of the pages.
+/// The folder of repetitions, below that of the pages.
 const AGAIN: &str = "again";
 
-/// A table of what was measured again.
+/// The table of a repetition.
 fn again_file(folder: &Path, experiment: &Experiment, label: &str) -> PathBuf {
     folder.join(AGAIN).join(format!("{}.{label}.tsv", stem(experiment.name)))
 }
@@ -342,7 +342,7 @@ fn stem(name: &str) -> String {
     name.replace('/', "-")
 }
 
-/// The report of all pages in a folder, whichever runs wrote them.
+/// The report of all pages in a folder, from any run.
 fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
     let here = folder.file_name().map_or(String::new(), |name| name.to_string_lossy().into());
     let (mut rows, mut sections) = (String::new(), String::new());
@@ -362,7 +362,7 @@ fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
         claims.extend(found);
         let verdict = page.lines().find_map(|line| line.strip_prefix(VERDICT));
         let verdict = verdict.unwrap_or("not judged").trim_end_matches('.');
-        // The anchor that Markdown makes of the heading.
+        // The anchor that Markdown gives the heading.
         let heading = page.lines().next().unwrap_or_default().trim_start_matches("# ");
         let anchor: String = heading
             .to_lowercase()
@@ -397,7 +397,7 @@ fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
     ))
 }
 
-/// What became of the claims of a page, in order.
+/// The findings for the claims of a page, in order.
 fn found(page: &str) -> Vec<&'static str> {
     let item = |line: &str| {
         let (number, words) = line.split_once(". **")?;
@@ -407,7 +407,7 @@ fn found(page: &str) -> Vec<&'static str> {
     page.lines().filter_map(item).collect()
 }
 
-/// How many there are of each.
+/// The number of each finding.
 fn counts(found: &[&str]) -> String {
     let count = |word: &&str| found.iter().filter(|one| *one == word).count();
     let counts = WORDS.iter().map(|word| format!("{} {}", count(word), word.to_lowercase()));

@@ -1,6 +1,6 @@
-//! Where a number stands on an axis.
+//! Maps numbers to positions on an axis.
 
-/// A range of numbers on a range of the picture.
+/// A range of numbers mapped to a range of the picture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     from: f64,
@@ -11,8 +11,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A range that holds these numbers, those of a logarithmic one all above 0. A linear one begins
-    /// at 0 where no number is below.
+    /// A range that contains these numbers, all above 0 if it is logarithmic. A linear range starts
+    /// at 0 unless a number is below.
     pub(super) fn of(numbers: impl Iterator<Item = f64>, log: bool, start: f64, end: f64) -> Self {
         let range = numbers.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), number| {
             (least.min(number), most.max(number))
@@ -25,7 +25,7 @@ impl Scale {
         Self { from, to, log, start, end }
     }
 
-    /// The same, which need not begin at 0.
+    /// Like [`of`](Self::of), but need not start at 0.
     pub(super) fn around(
         numbers: impl Iterator<Item = f64> + Clone,
         log: bool,
@@ -46,7 +46,7 @@ impl Scale {
         Self { from, to, log: false, start, end }
     }
 
-    /// Where a number stands.
+    /// The position of a number.
     pub(super) fn place(&self, number: f64) -> f64 {
         let share = if self.log {
             (number / self.from).ln() / (self.to / self.from).ln()
@@ -56,7 +56,7 @@ impl Scale {
         self.start + share * (self.end - self.start)
     }
 
-    /// Round numbers within the range, some four to nine.
+    /// Round numbers within the range, about four to nine.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if !self.log {
             let step = round_step((self.to - self.from) / 6.0);
@@ -74,7 +74,8 @@ impl Scale {
     }
 }
 
-/// The number of a tick, without zeros behind; from ten thousand on in thousands, millions or billions.
+/// The label of a tick, without trailing zeros; from ten thousand on in thousands, millions or
+/// billions.
 pub(super) fn label(tick: f64) -> String {
     let (number, unit) = match tick.abs() {
         large if large >= 1e9 => (tick / 1e9, "G"),
@@ -82,12 +83,12 @@ pub(super) fn label(tick: f64) -> String {
         large if large >= 1e4 => (tick / 1e3, "k"),
         _ => (tick, ""),
     };
-    // Multiples of a step err in the last digits.
+    // Multiples of a step have rounding errors in the last digits.
     let text = format!("{number:.6}");
     format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// 1, 2 or 5 times a power of ten, at least so much.
+/// 1, 2 or 5 times a power of ten, at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= least * 0.999);

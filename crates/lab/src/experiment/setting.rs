@@ -1,4 +1,4 @@
-//! How much is measured, and on which packets.
+//! How much to measure, and on which packets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,60 +12,60 @@ use crate::failure::Failure;
 use crate::traffic::{Packet, Scene};
 use crate::trial::THRESHOLD;
 
-/// Flows of the generated Zipf traffic, as many as the papers' traces have.
+/// Flows of generated Zipf traffic, as many as in the papers' traces.
 const FLOWS: u64 = 1_000_000;
 
-/// Bytes of a five-tuple, of which a key file has the first.
+/// Bytes of a five-tuple; a key file has the first ones.
 const TUPLE_BYTES: usize = 13;
 
 /// Bytes of a generated frame.
 pub(crate) const FRAME_BYTES: u32 = 64;
 
-/// Packets of 64 bytes that a link of 10 Gbit/s carries, in millions a second.
+/// Minimum-size packets on a 10 Gbit/s link, in millions per second.
 pub(crate) const LINE_RATE: f64 = 14.88;
 
-/// How much is measured, and on which packets.
+/// How much to measure, and on which packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
-    /// Packets of an epoch.
+    /// Packets per epoch.
     pub(crate) packets: usize,
-    /// Rounds, of which medians are told.
+    /// Rounds; reported numbers are medians.
     pub(crate) rounds: usize,
-    /// Bytes of the largest structure of a sweep over sizes.
+    /// Bytes of the largest structure in a sweep over sizes.
     pub(crate) most_bytes: usize,
-    /// The factor between two sizes of a sweep.
+    /// Factor between two sizes of a sweep.
     pub(crate) factor: usize,
     /// The seed of traffic and digests.
     pub(crate) seed: u64,
-    /// A trace to be taken instead of the generated one.
+    /// A trace to use instead of generated traffic.
     pub(crate) trace: Option<Trace>,
-    /// The profile of all traffic that is generated, instead of an experiment's own.
+    /// A profile for all generated traffic, instead of an experiment's own.
     pub(crate) profile: Option<Profile>,
-    /// The folder of an Open vSwitch with flowgauge inside.
+    /// The folder of an Open vSwitch that contains flowgauge.
     pub(crate) switch: Option<PathBuf>,
 }
 
-/// Which packets.
+/// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mix {
-    /// The trace: that of the user, or else one like that of a backbone.
+    /// The user's trace, otherwise generated backbone traffic.
     Trace,
-    /// Packets of a million flows in random order, their shares by Zipf's law with this skew.
+    /// Packets of a million flows in random order, with Zipf shares of this skew.
     Zipf(f64),
 }
 
-/// Packets of a file.
+/// Packets from a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
-    /// The command line's words for it.
+    /// Its options on the command line.
     pub(crate) words: String,
-    /// Bytes of the five-tuple that are known.
+    /// Known bytes of the five-tuple.
     key_bytes: usize,
     packets: Vec<Packet>,
 }
 
 impl Mix {
-    /// The traffic that is generated for it.
+    /// The profile that generates it.
     pub(crate) fn profile(self) -> Profile {
         match self {
             Self::Trace => Profile::Backbone { flows: None },
@@ -75,7 +75,7 @@ impl Mix {
 }
 
 impl Setting {
-    /// A few minutes for everything.
+    /// A few minutes for all experiments.
     pub(crate) fn quick() -> Self {
         Self {
             packets: 1_000_000,
@@ -94,7 +94,7 @@ impl Setting {
         Self { packets: 2_000_000, rounds: 9, most_bytes: 256 << 20, factor: 2, ..Self::quick() }
     }
 
-    /// Sizes from this one to the largest.
+    /// Sizes from `least` to the largest.
     pub(crate) fn sizes(&self, least: usize) -> Vec<usize> {
         let next = |size: &usize| Some(size * self.factor);
         std::iter::successors(Some(least), next).take_while(|s| *s <= self.most_bytes).collect()
@@ -103,7 +103,7 @@ impl Setting {
     /// The epochs of a scene.
     ///
     /// # Errors
-    /// When what is planted does not fit, or the trace is too short or its keys are.
+    /// What is planted does not fit, or the trace is too short or its keys are.
     pub(crate) fn epochs(&self, mix: Mix, scene: Scene) -> Result<Vec<Vec<Packet>>, Failure> {
         let profile = match (mix, &self.trace) {
             (Mix::Trace, Some(trace)) => {
@@ -127,10 +127,10 @@ impl Setting {
         Ok(scene.draw(profile, self.packets as u64, THRESHOLD, self.seed)?)
     }
 
-    /// Refuses a trace that knows fewer bytes of the five-tuple than these.
+    /// Rejects a trace that knows fewer than `bytes` bytes of the five-tuple.
     ///
     /// # Errors
-    /// When it does.
+    /// It knows fewer.
     pub(crate) fn needs(&self, mix: Mix, bytes: usize) -> Result<(), Failure> {
         match &self.trace {
             Some(trace) if mix == Mix::Trace && trace.key_bytes < bytes => Err(Failure::Trace {
@@ -143,11 +143,11 @@ impl Setting {
 }
 
 impl Trace {
-    /// Reads at most so many packets of a capture, or of a file of keys of so many bytes, the first of
-    /// a five-tuple each.
+    /// Reads at most `most` packets of a capture, or of a file of keys, each the first `key_bytes`
+    /// bytes of a five-tuple.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// The file cannot be read.
     pub(crate) fn read(
         path: &Path,
         key_bytes: Option<usize>,
@@ -168,7 +168,7 @@ impl Trace {
     }
 }
 
-/// A packet of which the first bytes of the five-tuple are known.
+/// A packet of which only the first bytes of the five-tuple are known.
 fn of_key(key: &[u8]) -> Packet {
     let mut tuple = [0; TUPLE_BYTES];
     tuple[..key.len()].copy_from_slice(key);
@@ -179,7 +179,7 @@ fn of_key(key: &[u8]) -> Packet {
     Packet { ip, wire: FRAME_BYTES, time_ns: 0 }
 }
 
-/// The packets of IPv4.
+/// The IPv4 packets.
 fn of_capture(path: PathBuf, most: usize) -> Result<Vec<Packet>, Failure> {
     let name = path.display().to_string();
     let mut captures = Captures::open([path]);

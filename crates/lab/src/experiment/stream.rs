@@ -8,7 +8,7 @@ use super::setting::{Mix, Setting};
 use crate::failure::Failure;
 use crate::traffic::{Packet, Scene};
 
-/// The keys of packets in memory, and the digests of whom they speak with.
+/// Keys of packets in memory, and the digests of their elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream<K> {
     pub(crate) keys: Vec<K>,
@@ -16,10 +16,10 @@ pub(crate) struct Stream<K> {
 }
 
 impl<K: FlowKey + Extract<8>> Stream<K> {
-    /// One epoch of plain traffic.
+    /// Draws one epoch of plain traffic.
     ///
     /// # Errors
-    /// When the trace does not have it.
+    /// The trace does not have it.
     pub(crate) fn draw(setting: &Setting, mix: Mix, kind: KeyKind) -> Result<Self, Failure> {
         let epochs = setting.epochs(mix, Scene::Plain)?;
         // Of IPv4 packets.

@@ -1,4 +1,4 @@
-//! A structure to be measured: an algorithm of the catalog with its parameters.
+//! A structure to measure: an algorithm of the catalog with its parameters.
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// An algorithm of the catalog with its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Structure {
-    /// What the table calls it.
+    /// Its name in tables.
     pub(crate) label: String,
     algorithm: &'static str,
     memory_bytes: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    /// An algorithm in as much memory as its parameters say.
+    /// An algorithm with the memory that its parameters need.
     pub(crate) fn new(label: impl Into<String>, algorithm: &'static str) -> Self {
         Self {
             label: label.into(),
@@ -37,17 +37,17 @@ impl Structure {
         }
     }
 
-    /// Under another name.
+    /// The structure under another name.
     pub(crate) fn named(self, label: &str) -> Self {
         Self { label: label.to_owned(), ..self }
     }
 
-    /// In as much memory, where its parameters do not say more precisely.
+    /// The structure with this much memory, unless its parameters are more precise.
     pub(crate) fn in_bytes(self, memory_bytes: usize) -> Self {
         Self { memory_bytes, ..self }
     }
 
-    /// With these parameters.
+    /// The structure with these parameters.
     pub(crate) fn with(
         self,
         parameters: impl IntoIterator<Item = (impl Into<String>, impl ToString)>,
@@ -55,7 +55,7 @@ impl Structure {
         Self { parameters: Parameters::new(parameters), ..self }
     }
 
-    /// Behind an accelerator, which has memory of its own.
+    /// The structure behind an accelerator, which has its own memory.
     pub(crate) fn behind(
         mut self,
         name: &str,
@@ -65,20 +65,20 @@ impl Structure {
         self
     }
 
-    /// Of which this is asked.
+    /// The structure for this measure.
     pub(crate) fn by(self, by: Measure) -> Self {
         Self { by, ..self }
     }
 
-    /// On this instruction set.
+    /// The structure on this instruction set.
     pub(crate) fn on(self, isa: Isa) -> Self {
         Self { isa, ..self }
     }
 
-    /// What the catalog builds it from.
+    /// The options to build it from.
     ///
     /// # Errors
-    /// When an accelerator cannot be as asked.
+    /// An accelerator is invalid.
     pub(crate) fn options<K: FlowKey>(&self, setting: &Setting) -> Result<Options, Failure> {
         let mut options = Options {
             parameters: self.parameters.clone(),
@@ -93,10 +93,10 @@ impl Structure {
         Ok(options)
     }
 
-    /// Builds it.
+    /// Builds the summary.
     ///
     /// # Errors
-    /// When it cannot be built as asked for such keys.
+    /// It cannot be built for such keys.
     pub(crate) fn build<K: FlowKey>(
         &self,
         setting: &Setting,
@@ -106,10 +106,10 @@ impl Structure {
         built.map_err(|error| self.failed(error))
     }
 
-    /// Builds it as one that several workers fill at once.
+    /// Builds a concurrent summary, which several workers fill at once.
     ///
     /// # Errors
-    /// When it cannot be concurrent, or cannot be built as asked for such keys.
+    /// It cannot be concurrent, or cannot be built for such keys.
     pub(crate) fn concurrent<K: FlowKey>(
         &self,
         setting: &Setting,

@@ -1,4 +1,4 @@
-//! Charts as one SVG picture, readable on light and dark grounds.
+//! Draws charts as one SVG picture, readable on light and dark backgrounds.
 
 use std::fmt::Write;
 
@@ -10,27 +10,27 @@ use super::table::Table;
 const WIDTH: f64 = 500.0;
 const HEIGHT: f64 = 310.0;
 
-/// More bars, or names along an axis, than these need a panel of twice the width.
+/// With more bars or names along an axis, a panel has twice the width.
 const MANY: usize = 12;
 const MANY_BARS: usize = 36;
 
-/// The plot within its panel: what is left, at least, and right of it, and where it ends.
+/// The plot within its panel: minimum left margin, right margin, top and bottom.
 const LEFT: f64 = 68.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 250.0;
 
-/// Lines whose numbers differ by more than this factor have a logarithmic axis.
+/// Beyond this ratio of numbers, lines have a logarithmic axis.
 const WIDE: f64 = 30.0;
 
-/// Height of a line of the legend, and width of a letter.
+/// Height of a legend line, and width of a letter.
 const LEGEND: f64 = 17.0;
 const LETTER: f64 = 6.4;
 
-/// How far a letter of a name that is written aslant reaches to the left, and down: at 28 degrees.
+/// Extent of a letter in a slanted name, to the left and down, at 28 degrees.
 const ASLANT: (f64, f64) = (0.883 * LETTER, 0.469 * LETTER);
 
-/// Colours that are told apart by most eyes, on white and on black.
+/// Colours that most eyes can distinguish, on white and on black.
 const COLOURS: [&str; 10] = [
     "#2f7fd1", "#e0700f", "#16a06c", "#d33f6a", "#8e63ce", "#a58200", "#1fa3ad", "#7f7f7f",
     "#b0563a", "#5f8f1f",
@@ -50,10 +50,10 @@ text{font:12px system-ui,sans-serif;fill:#1c1e21}\
 .axis,.mark{stroke:#e4e6e8}}\
 </style>";
 
-/// Lines of a panel at most: a chart with more is drawn as several panels on the same axes.
+/// Maximum lines in a panel. A chart with more is split into several panels on the same axes.
 const LINES: usize = 4;
 
-/// Draws panels, two beside each other.
+/// Draws panels, two side by side.
 pub(crate) fn draw(charts: &[Chart], table: &Table) -> String {
     let panels: Vec<Panel<'_>> = charts.iter().flat_map(|chart| panels(chart, table)).collect();
     let width = panels.iter().map(|panel| panel.width).fold(WIDTH, f64::max);
@@ -91,21 +91,21 @@ struct Panel<'a> {
     y: Scale,
 }
 
-/// Whether numbers differ by so much that equal steps would hide the small ones.
+/// Whether the numbers vary so much that a linear axis would hide the small ones.
 fn is_wide(numbers: &[f64]) -> bool {
     let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
     least > 0.0 && numbers.iter().any(|number| *number > WIDE * least)
 }
 
-/// The most lines of a panel of a chart.
+/// The most lines in any panel of a chart.
 #[cfg(test)]
 pub(super) fn most_lines(chart: &Chart, table: &Table) -> usize {
     let lines = panels(chart, table).into_iter().filter(|panel| panel.places.is_empty());
     lines.map(|panel| panel.lines.len()).max().unwrap_or(0)
 }
 
-/// The panels of a chart: one, or where its lines are too many one for each column, and for a part of the
-/// series each. Bars stand side by side, however many.
+/// The panels of a chart. If there are too many lines, each column has its own panel, and then each
+/// part of the series. Bars stand side by side, however many.
 fn panels<'a>(chart: &'a Chart, table: &'a Table) -> Vec<Panel<'a>> {
     let lines = chart.lines(table);
     if !chart.places(table).is_empty() || lines.len() <= LINES {
@@ -132,7 +132,7 @@ fn panels<'a>(chart: &'a Chart, table: &'a Table) -> Vec<Panel<'a>> {
     panels
 }
 
-/// A panel for each of these parts of a chart's lines, which are to be compared.
+/// A panel for each of these parts of a chart's lines, with the same axes for comparison.
 fn on_same_axes<'a>(
     chart: &'a Chart,
     title: &str,
@@ -147,7 +147,7 @@ fn on_same_axes<'a>(
     let right = width - RIGHT;
     let room = (right - LEFT) / places.len().max(1) as f64;
     let longest = longest(&places) * LETTER;
-    // The first name must not begin outside.
+    // The first name must not start outside.
     let left = if longest > room {
         (longest / LETTER * ASLANT.0 - room / 2.0 + 8.0).max(LEFT)
     } else {
@@ -158,7 +158,7 @@ fn on_same_axes<'a>(
     let points = || parts.iter().flatten().flat_map(|line| &line.points);
     let levels = || chart.levels().map(|(_, y)| y);
     let xs = || points().map(|point| point.x).chain(of_marks().map(|mark| mark.0));
-    // An error bar that goes down to nothing has no place on a logarithmic axis.
+    // An error bar that reaches zero does not fit a logarithmic axis.
     let ends = |point: &Point| [point.y - point.spread, point.y + point.spread];
     let drawn = |y: &f64| !chart.y_axis.log || *y > 0.0;
     let ys = || {
@@ -192,13 +192,13 @@ fn on_same_axes<'a>(
     parts.into_iter().map(panel).collect()
 }
 
-/// Letters of the longest of these names.
+/// Letters in the longest of these names.
 fn longest(places: &[&str]) -> f64 {
     places.iter().map(|place| place.chars().count()).max().unwrap_or(0) as f64
 }
 
 impl Panel<'_> {
-    /// Where the plot ends.
+    /// The right end of the plot.
     fn right(&self) -> f64 {
         self.width - RIGHT
     }
@@ -221,18 +221,18 @@ impl Panel<'_> {
         rows
     }
 
-    /// Whether the names of places are so long that they are written aslant.
+    /// Whether names on the axis are too long and drawn slanted.
     fn aslant(&self) -> bool {
         let room = (self.right() - self.left) / self.places.len().max(1) as f64;
         longest(&self.places) * LETTER > room
     }
 
-    /// Where the legend begins.
+    /// Top of the legend.
     fn below(&self) -> f64 {
         if self.aslant() { self.label() + 24.0 } else { HEIGHT }
     }
 
-    /// Where the label of the horizontal axis stands.
+    /// Position of the horizontal axis label.
     fn label(&self) -> f64 {
         if self.aslant() { BOTTOM + 36.0 + longest(&self.places) * ASLANT.1 } else { BOTTOM + 36.0 }
     }
@@ -305,7 +305,8 @@ impl Panel<'_> {
         out.push_str("</g>");
     }
 
-    /// So many others are drawn above it: where they lie on it, its larger points show.
+    /// Draws a line. `above` lines are drawn over it: its larger points remain visible where they
+    /// overlap.
     fn draw_line(&self, out: &mut String, line: &Line, above: usize) {
         let radius = if line.points.len() > MANY { 1.8 } else { 2.6 + above as f64 };
         let colour = COLOURS[line.colour % COLOURS.len()];
@@ -323,7 +324,7 @@ impl Panel<'_> {
         }
     }
 
-    /// How far rounds differ, as an error bar.
+    /// Draws the spread over rounds as an error bar.
     fn draw_spread(&self, out: &mut String, colour: &str, x: f64, point: &Point) {
         if point.spread <= 0.0 {
             return;
@@ -337,7 +338,7 @@ impl Panel<'_> {
         );
     }
 
-    /// The paper's numbers that are drawn all along.
+    /// Draws the paper's horizontal lines.
     fn draw_levels(&self, out: &mut String) {
         let (left, right) = (self.left, self.right());
         for (what, y) in self.chart.levels() {
@@ -347,8 +348,7 @@ impl Panel<'_> {
         }
     }
 
-    /// Where the bar of a colour begins at a place, and how wide it is: bars stand side by side, in the
-    /// order of series.
+    /// Start and width of the bar of a colour. Bars stand side by side, in the order of series.
     fn bar(&self, colour: usize, place: f64) -> (f64, f64) {
         let at = |line: &Line| line.points.iter().any(|p| (p.x - place).abs() < 0.5);
         let mut here: Vec<usize> =
@@ -407,7 +407,7 @@ impl Panel<'_> {
     }
 }
 
-/// A number of the paper: a diamond.
+/// Draws a number of the paper as a diamond.
 fn draw_mark(out: &mut String, colour: &str, (x, y): (f64, f64)) {
     let top = y - 5.5;
     let _ = write!(

@@ -1,9 +1,9 @@
-//! What an experiment measured: a table with named columns.
+//! The measured numbers of an experiment: a table with named columns.
 
 use std::fmt;
 use std::io::{self, Write};
 
-/// A cell. A number that is none is empty.
+/// A cell. NaN is written as empty.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cell {
     Text(String),
@@ -50,7 +50,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A number with four digits that tell, and whole ones in full.
+/// A number with four significant digits; integers in full.
 pub(crate) fn short(number: f64) -> String {
     if number == 0.0 || number.fract() == 0.0 && number.abs() < 1e15 {
         return format!("{number:.0}");
@@ -59,7 +59,7 @@ pub(crate) fn short(number: f64) -> String {
     format!("{number:.*}", digits.clamp(0, 9) as usize)
 }
 
-/// Rows of equal length under named columns. Names end in their unit.
+/// Rows of equal length under named columns, whose names end in the unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<String>,
@@ -67,7 +67,7 @@ pub(crate) struct Table {
     noise: f64,
 }
 
-/// A row by the names of its cells.
+/// A row, accessed by column name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     columns: &'a [String],
@@ -75,13 +75,13 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The cell in a column; `None` where there is no such column.
+    /// The cell in a column, or `None` if there is no such column.
     pub(crate) fn cell(&self, column: &str) -> Option<&'a Cell> {
         let at = self.columns.iter().position(|name| *name == column)?;
         self.cells.get(at)
     }
 
-    /// The text in a column; empty where there is none.
+    /// The text in a column; empty if there is none.
     pub(crate) fn text(&self, column: &str) -> &'a str {
         match self.cell(column) {
             Some(Cell::Text(text)) => text,
@@ -89,7 +89,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The number in a column; not a number where there is none.
+    /// The number in a column; NaN if there is none.
     pub(crate) fn number(&self, column: &str) -> f64 {
         match self.cell(column) {
             Some(Cell::Number(number)) => *number,
@@ -105,8 +105,8 @@ impl Table {
         Self { columns, rows: Vec::new(), noise: 0.0 }
     }
 
-    /// What [`Table::write`] wrote: a column is one of numbers if all of its cells are, or are empty. `None`
-    /// where rows differ in length.
+    /// Parses the output of [`Table::write`]. A column is numeric if all of its cells are numbers
+    /// or empty. `None` if rows differ in length.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut lines = text.lines().map(|line| line.split('\t').collect::<Vec<&str>>());
         let columns: Vec<String> = lines.next()?.into_iter().map(str::to_owned).collect();
@@ -126,24 +126,24 @@ impl Table {
         Some(Self { columns, rows: lines.into_iter().map(row).collect(), noise: 0.0 })
     }
 
-    /// By which share the same work differed while it was measured.
+    /// The relative variation of identical work during the measurement.
     pub(crate) fn noise(&self) -> f64 {
         self.noise
     }
 
-    /// The work took longer by such a share: the most of what is told counts.
+    /// Records a variation of the work; the largest counts.
     pub(crate) fn add_noise(&mut self, noise: f64) {
         self.noise = self.noise.max(noise);
     }
 
-    /// Adds a row. Cells too few are empty, those too many are left.
+    /// Adds a row. Missing cells are empty, surplus ones are dropped.
     pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let mut row: Vec<Cell> = cells.into_iter().take(self.columns.len()).collect();
         row.resize(self.columns.len(), Cell::Number(f64::NAN));
         self.rows.push(row);
     }
 
-    /// Every row.
+    /// All rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|cells| Row { columns: &self.columns, cells })
     }
@@ -157,7 +157,7 @@ impl Table {
         self.rows().filter(move |row| row.text(column) == text)
     }
 
-    /// The texts of a column, each once, in order.
+    /// The distinct texts of a column, in order.
     pub(crate) fn texts(&self, column: &str) -> Vec<&str> {
         let mut texts = Vec::new();
         for row in self.rows() {
@@ -169,12 +169,12 @@ impl Table {
         texts
     }
 
-    /// The numbers `y` of the rows with `text` in `column`, in the order of rows.
+    /// The numbers in `y` of the rows with `text` in `column`, in row order.
     pub(crate) fn numbers(&self, column: &str, text: &str, y: &str) -> Vec<f64> {
         self.of(column, text).map(|row| row.number(y)).collect()
     }
 
-    /// With the digits that are written.
+    /// The table rounded to the digits that are written.
     pub(crate) fn rounded(mut self) -> Self {
         for cell in self.rows.iter_mut().flatten() {
             if let Cell::Number(number) = cell {
@@ -184,7 +184,7 @@ impl Table {
         self
     }
 
-    /// Writes it with tabs.
+    /// Writes it as tab-separated text.
     pub(crate) fn write(&self, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{}", self.columns.join("\t"))?;
         for cells in &self.rows {
@@ -205,17 +205,17 @@ pub(crate) use row;
 
 #[cfg(test)]
 impl Table {
-    /// Every cell, to be changed: row by row.
+    /// Mutable access to all cells, row by row.
     pub(crate) fn cells_mut(&mut self) -> &mut [Vec<Cell>] {
         &mut self.rows
     }
 
-    /// A table of these columns without a row.
+    /// A table with the columns of another, without rows.
     pub(crate) fn empty_of(other: &Self) -> Self {
         Self { rows: Vec::new(), ..other.clone() }
     }
 
-    /// The same, measured on a steady machine.
+    /// The same numbers, as if measured on a steady machine.
     pub(crate) fn steady(&self) -> Self {
         Self { noise: 0.0, ..self.clone() }
     }

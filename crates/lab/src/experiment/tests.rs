@@ -1,4 +1,4 @@
-//! Every experiment at a tiny size: its files are sound, and its check can fail.
+//! Runs every experiment at a tiny size: its files are valid, and its checks can fail.
 
 use std::path::Path;
 use std::{env, fs};
@@ -16,7 +16,7 @@ fn tiny() -> Setting {
     Setting { packets: 40_000, rounds: 1, most_bytes: 1 << 20, factor: 16, ..Setting::quick() }
 }
 
-/// Names are there once, and are fit for files.
+/// Names are unique, and usable as file names.
 #[test]
 fn names_are_unique() {
     let mut names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
@@ -29,7 +29,7 @@ fn names_are_unique() {
     assert_eq!(names.len(), count);
 }
 
-/// Elements are closed in the order in which they were opened, and no number is missing.
+/// Elements are properly nested, and no number is missing.
 fn assert_well_formed(svg: &str, name: &str) {
     let mut open = Vec::new();
     for tag in svg.split('<').skip(1) {
@@ -59,9 +59,9 @@ fn assert_rectangular(table: &Table, name: &str) {
     assert!(text.lines().all(|line| cells(line) == columns), "{name}: {text}");
 }
 
-/// Doctors a table at random: numbers of one column, or of all, in one row, in all rows, or in those with
-/// one text, change by a factor, or by one that grows from row to row, or become alike; a missing number
-/// may become one.
+/// Doctors a table at random: numbers of one column, or of all, in one row, in all rows, or in
+/// those with one text, change by a factor, or by one that grows from row to row, or become equal.
+/// A missing number may be filled in.
 fn doctor(table: &mut Table, random: &mut fastrand::Rng) {
     let rows = table.cells_mut();
     let Some(columns) = rows.first().map(Vec::len) else { return };
@@ -97,10 +97,10 @@ fn doctor(table: &mut Table, random: &mut fastrand::Rng) {
     }
 }
 
-/// What is to be seen of a claim, and how near to it a table is: 1 where it is seen.
+/// A wanted finding for a claim, with a distance function: 1 if the table shows it.
 type Wanted = (&'static str, fn(&Judged) -> f64);
 
-/// The share of parts that hold, or that fail at least in one.
+/// The share of parts that hold, or of those that fail, if only one has to.
 fn share(parts: &[Checked]) -> f64 {
     let holding = parts.iter().filter(|part| part.holds == Some(true)).count();
     holding as f64 / parts.len().max(1) as f64
@@ -120,11 +120,11 @@ const CONTRADICTED: Wanted = ("contradicted", |claim| {
     f64::midpoint(fails(&claim.ours), seen)
 });
 
-/// Tables that are doctored at most until something is seen, and steps away from the nearest of them.
+/// Maximum number of doctored tables, and steps from the nearest one.
 const TRIES: usize = 20_000;
 const STEPS: usize = 3;
 
-/// Doctors a table until a claim is seen as wanted, keeping what brings it nearer.
+/// Doctors a table until a claim has the wanted finding, keeping changes that come nearer.
 fn is_seen(experiment: &Experiment, table: &Table, claim: usize, (_, near): Wanted) -> bool {
     let mut random = fastrand::Rng::with_seed(claim as u64);
     let nearness = |table: &Table| (experiment.judge)(table).claims.get(claim).map_or(0.0, near);
@@ -150,7 +150,7 @@ fn is_seen(experiment: &Experiment, table: &Table, claim: usize, (_, near): Want
     nearest >= 1.0
 }
 
-/// Panels are not crowded, charts say what to see, and the paper's numbers are of series that are there.
+/// Panels are not crowded, charts have a sentence, and the paper's numbers belong to drawn series.
 fn assert_fits_its_charts(experiment: &Experiment, table: &Table) {
     let name = experiment.name;
     for chart in experiment.charts {
@@ -161,7 +161,8 @@ fn assert_fits_its_charts(experiment: &Experiment, table: &Table) {
     }
 }
 
-/// Measures it; its files are sound. Returns what is never seen of its claims. One that is skipped is fine.
+/// Measures an experiment and checks its files. Returns findings that its claims never show.
+/// Skipped experiments pass.
 fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
     let mut unseen = Vec::new();
     let name = experiment.name;
@@ -177,7 +178,7 @@ fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
     for wanted in ["**Verdict.** ", "\n1. **", "**Limit.**", "Repeat: ", "Noise: ", name] {
         assert!(text.contains(wanted), "{name}: {text}");
     }
-    // Every chart draws columns that are there.
+    // Every chart draws existing columns.
     for chart in experiment.charts {
         let columns = chart.y.iter().map(|(column, _)| *column).chain([chart.x, chart.series]);
         for column in columns {
@@ -203,8 +204,8 @@ fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
     unseen
 }
 
-/// Experiments are measured one by one, left out where they were, judged again by their files, and put
-/// together in one report.
+/// Experiments run one by one, are skipped if already done, judged again from their files, and
+/// combined in one report.
 #[test]
 fn runs_are_resumed_and_merged() {
     let folder = env::temp_dir().join(format!("flowgauge-lab-{}", std::process::id()));
@@ -236,7 +237,7 @@ fn runs_are_resumed_and_merged() {
     ] {
         assert!(before[3].contains(wanted), "{wanted}");
     }
-    // Other numbers have another verdict, and a torn file is refused.
+    // Other numbers give another verdict, and a damaged file is rejected.
     let table = folder.join("agg-evict-fig4.tsv");
     let numbers = read(&table);
     let (head, _) = numbers.split_once('\n').unwrap_or_default();
@@ -248,7 +249,7 @@ fn runs_are_resumed_and_merged() {
     assert!(fs::remove_dir_all(&folder).is_ok() && fs::remove_file(&report).is_ok());
 }
 
-/// What is measured again is an experiment, and differs from the first time.
+/// Repetitions refer to experiments, and differ from the original setting.
 #[test]
 fn what_is_measured_again_is_known() {
     for (name, again) in super::again::AGAIN {
@@ -260,7 +261,7 @@ fn what_is_measured_again_is_known() {
     }
 }
 
-/// What cannot be measured here is named, and is little.
+/// Claims that cannot be measured here are listed, and are few.
 #[test]
 fn little_is_not_comparable() {
     let missing: Vec<_> = EXPERIMENTS.iter().flat_map(|experiment| experiment.missing).collect();
@@ -275,13 +276,14 @@ fn every_experiment_runs_and_its_check_can_fail() {
     assert!(unseen.is_empty(), "{}", unseen.join("\n"));
 }
 
-/// The shortest of those that need an Open vSwitch, whose folder `FLOWGAUGE_SWITCH` names; skipped without.
+/// The shortest experiment with an Open vSwitch, whose folder is in `FLOWGAUGE_SWITCH`; skipped
+/// without.
 #[test]
 fn a_switch_is_measured() {
     let Some(switch) = env::var_os("FLOWGAUGE_SWITCH") else { return };
     let setting = Setting { switch: Some(switch.into()), ..tiny() };
     for experiment in [&super::switch::NITRO_FIG2, &super::switch::SKIPPER_FIG5] {
-        // A mirror takes a flowgauge with DPDK; without one its claim has no rows that could be doctored.
+        // A mirror needs a flowgauge with DPDK; without it, its claim has no rows to doctor.
         let mut unseen = check(experiment, &setting);
         unseen.retain(|claim| !claim.contains("nothing was measured"));
         assert_eq!(unseen, [""; 0]);

@@ -1,11 +1,11 @@
-//! What became of the claims of a paper: computed from the numbers of a table, claim by claim.
+//! Verdicts on the claims of a paper, computed from the numbers of a table.
 
 use std::fmt::{self, Write as _};
 
 use super::part::{Checked, Part, digits};
 use super::table::Table;
 
-/// What a paper says, with the numbers that decide.
+/// A claim of a paper, with the numbers that decide it.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     says: String,
@@ -14,12 +14,12 @@ pub(crate) struct Claim {
     otherwise: String,
 }
 
-/// How much better this engine is than the paper's structure: so many times.
+/// How much better this engine is than the paper's structure, as a factor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Gain {
     /// Packets a second.
     Faster(f64),
-    /// Errors, the other way round.
+    /// Errors, inverted.
     Closer(f64),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Gain {
 }
 
 impl Claim {
-    /// A claim with its checks, and what explains it should one of them fail.
+    /// A claim with its checks, and an explanation in case one of them fails.
     pub(crate) fn new(
         says: impl Into<String>,
         ours: impl IntoIterator<Item = Part>,
@@ -51,7 +51,7 @@ impl Claim {
         }
     }
 
-    /// The same claim of the paper's structure, and how much better this engine's does.
+    /// The same claim for the paper's structure, and how much better this engine's does.
     pub(crate) fn on_baseline(self, parts: impl IntoIterator<Item = Part>, gain: Gain) -> Self {
         Self { baseline: Some((parts.into_iter().collect(), gain)), ..self }
     }
@@ -77,7 +77,7 @@ impl Claim {
     }
 }
 
-/// Whether all hold: not where one does not, else it cannot be told where one cannot.
+/// Whether all checks hold: `Some(false)` if one fails, otherwise `None` if one cannot be decided.
 fn together(parts: &[Checked]) -> Option<bool> {
     if parts.iter().any(|part| part.holds == Some(false)) {
         Some(false)
@@ -88,20 +88,20 @@ fn together(parts: &[Checked]) -> Option<bool> {
     }
 }
 
-/// What became of a claim.
+/// The finding for a claim.
 #[derive(Clone, Debug)]
 pub(crate) enum Finding {
     /// Every check holds.
     Reproduced,
-    /// The paper's structure does as it says; this engine's is better.
+    /// The paper's structure behaves as claimed; this engine's is better.
     OnBaseline(Gain),
-    /// A check fails, for a reason.
+    /// A check fails, for a known reason.
     Contradicted { why: String },
-    /// This run cannot tell.
+    /// This run cannot decide it.
     Untold,
 }
 
-/// The words of findings, as pages and reports have them, and what only this project cannot have.
+/// The words for findings in pages and reports, plus the one for claims that cannot be measured.
 pub(super) const WORDS: [&str; 5] = [
     "Reproduced",
     "Reproduced on the paper's baseline only",
@@ -122,7 +122,7 @@ impl Finding {
     }
 }
 
-/// A claim that was judged.
+/// A judged claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
     says: String,
@@ -132,7 +132,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// As an item of a list, with its checks below.
+    /// A list item, with the checks below it.
     fn item(&self) -> String {
         let gain = match self.finding {
             Finding::OnBaseline(gain) => format!(" ({gain})"),
@@ -155,26 +155,26 @@ impl Judged {
 /// A claim that cannot be measured here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
-    /// What the paper says.
+    /// The paper's statement.
     pub(crate) says: &'static str,
     /// The hardware, trace or code that it needs.
     pub(crate) needs: &'static str,
 }
 
-/// What became of the claims of a figure, the headline first.
+/// The findings for the claims of a figure, headline first.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) claims: Vec<Judged>,
 }
 
 impl Verdict {
-    /// Of these claims, the headline first, by a table whose noise tells what can be told apart.
+    /// Judges these claims, headline first. The table's noise limits what can be told apart.
     pub(crate) fn of(table: &Table, claims: impl IntoIterator<Item = Claim>) -> Self {
         let judge = |claim: Claim| claim.judge(table.noise());
         Self { claims: claims.into_iter().map(judge).collect() }
     }
 
-    /// The worst of what became of the claims.
+    /// The worst finding.
     #[cfg(test)]
     pub(crate) fn worst(&self) -> &'static str {
         let words: Vec<&str> = self.claims.iter().map(|claim| claim.finding.word()).collect();
@@ -182,7 +182,7 @@ impl Verdict {
         worst.into_iter().find(|word| words.contains(word)).unwrap_or(WORDS[4])
     }
 
-    /// In a sentence: the headline, and how many others there are of each finding.
+    /// A sentence with the finding of the headline, and the number of other claims per finding.
     pub(super) fn sentence(&self, missing: &[Missing]) -> String {
         let gain = match self.claims.first().map(|claim| &claim.finding) {
             Some(Finding::OnBaseline(gain)) => format!(" ({gain})"),
@@ -201,7 +201,7 @@ impl Verdict {
         }
     }
 
-    /// Claim by claim, as a numbered list.
+    /// A numbered list of claims.
     pub(super) fn list(&self, missing: &[Missing]) -> String {
         let without = |one: &Missing| {
             format!("**{}.** {}\n   - **Missing.** {}\n", WORDS[2], one.says, one.needs)

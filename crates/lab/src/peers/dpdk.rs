@@ -11,17 +11,17 @@ use crate::failure::Failure;
 
 const PROJECT: &str = "DPDK";
 
-/// Counters of the other sketches take so many bytes; these have 64 bits.
+/// Bytes of the other sketches' counters; DPDK's have 64 bits each.
 const SKETCH_BYTES: usize = 4 * 65_536 * 4;
 
-/// Rows of the sketch, and of that for weights on a processor with AVX-512.
+/// Rows of the sketch, and of the weighted one on a processor with AVX-512.
 const ROWS: usize = 5;
 const WIDE_ROWS: usize = 8;
 
-/// Heaviest keys that it keeps; it cannot do without.
+/// Heaviest keys it keeps; this cannot be disabled.
 const TOP: u32 = 100;
 
-/// The share of rows that is sampled, or of packets whose keys are looked up among the heaviest.
+/// The share of sampled rows, or of packets whose keys are looked up among the heaviest.
 const SAMPLED: f32 = 0.01;
 
 impl Peer for Sketch {
@@ -60,7 +60,7 @@ impl Peer for Table {
     }
 
     fn size(&self, key: Key8) -> Option<f64> {
-        // Nothing is told of a table that was full.
+        // A full table has no valid answers.
         (self.lost() == 0).then(|| self.count(Key8::words(&[key])[0]) as f64)
     }
 
@@ -69,10 +69,10 @@ impl Peer for Table {
     }
 }
 
-/// Adds them to the groups that they belong to, for a stream of so many flows.
+/// Adds them to their groups, for a stream of `flows` flows.
 ///
 /// # Errors
-/// When DPDK does not start, or refuses one of them.
+/// DPDK does not start, or refuses a structure.
 pub(super) fn join(groups: &mut [Group], flows: usize) -> Result<(), Failure> {
     let dpdk = Dpdk::start(&ARGUMENTS.map(str::to_owned))
         .map_err(|error| Failure::Dpdk(error.to_string()))?;
@@ -88,7 +88,7 @@ pub(super) fn join(groups: &mut [Group], flows: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Count-Min: each packet in every row, and that for weights, by vector instructions.
+/// Count-Min with every packet in every row, and the weighted one with vector instructions.
 fn count_min(dpdk: &Arc<Dpdk>) -> Result<[Contender; 2], Failure> {
     let sketch = |rows| Shape { error: error(rows), sample: 1.0, top: TOP, weighted: false };
     let weighted = Shape { sample: SAMPLED, weighted: true, ..sketch(WIDE_ROWS) };
@@ -112,7 +112,7 @@ fn table(dpdk: &Arc<Dpdk>, flows: usize) -> Result<Contender, Failure> {
     Ok(Contender { project: PROJECT, name, peer: Box::new(table) })
 }
 
-/// The error that so many rows in the same memory are for.
+/// The error for which DPDK chooses this many rows in the same memory.
 fn error(rows: usize) -> f32 {
     4.0 / (SKETCH_BYTES / size_of::<u64>() / rows) as f32
 }

@@ -1,8 +1,8 @@
-//! Other projects' structures beside ours: the same keys, the same memory, updates a second and errors.
+//! Structures of other projects beside ours: same keys, same memory; updates per second and errors.
 //!
-//! Everything runs on one core and counts the thread's CPU time. In every round all of them take the
-//! same packets, one right after the other; rates are medians over the rounds, and errors are those of
-//! the last.
+//! Everything runs on one core and counts the thread's CPU time. In each round all structures
+//! process the same packets, one right after the other. Rates are medians over the rounds, errors
+//! are those of the last round.
 
 #[cfg(feature = "dpdk")]
 mod dpdk;
@@ -24,35 +24,35 @@ const COUNT_MIN: &str = "Count-Min, 4 x 65536";
 const SAMPLED_COUNT_MIN: &str = "Count-Min 4 x 65536, one row in 100 sampled";
 const EXACT_TABLE: &str = "exact table";
 
-/// Something that counts keys of eight bytes.
+/// A structure that counts 8-byte keys.
 trait Peer {
-    /// Forgets everything.
+    /// Removes all keys.
     fn begin(&mut self);
-    /// Takes the keys, a packet each.
+    /// Counts one packet per key.
     fn take(&mut self, keys: &[Key8]);
-    /// Bytes that it holds.
+    /// Bytes of memory.
     fn memory_bytes(&self) -> usize;
-    /// Packets of a flow, where it tells them.
+    /// Packets of a flow, if it answers sizes.
     fn size(&self, key: Key8) -> Option<f64>;
-    /// Number of flows, where it tells it.
+    /// Number of flows, if it answers that.
     fn flows(&self) -> Option<f64>;
 }
 
-/// One of a group.
+/// A member of a group.
 struct Contender {
-    /// Whose it is: a crate, or flowgauge.
+    /// Its origin: a crate, or flowgauge.
     project: &'static str,
     name: &'static str,
     peer: Box<dyn Peer>,
 }
 
-/// Structures for one purpose in as much memory, or of the same shape.
+/// Structures for one purpose, with the same memory or the same shape.
 struct Group {
     purpose: &'static str,
     contenders: Vec<Contender>,
 }
 
-/// What is true of the stream.
+/// The ground truth of the stream.
 struct Truth {
     /// The large flows and their packets.
     heavy: Vec<(Key8, f64)>,
@@ -70,7 +70,7 @@ impl Truth {
         Self { heavy: heavy.collect(), flows: flows.len() }
     }
 
-    /// The root of the mean of squared relative errors, and the largest.
+    /// The root mean square of relative errors, and the largest.
     fn errors(&self, peer: &dyn Peer) -> Option<(f64, f64)> {
         if let Some(flows) = peer.flows() {
             let error = (flows / self.flows as f64 - 1.0).abs();
@@ -87,10 +87,10 @@ impl Truth {
     }
 }
 
-/// Measures all of them, and writes what was asked for.
+/// Measures all structures, and writes the requested output.
 ///
 /// # Errors
-/// When a structure cannot be built, or a file cannot be written.
+/// A structure cannot be built, or a file cannot be written.
 pub(crate) fn measure(asked: &Peers) -> Result<(), Failure> {
     let setting = Setting { packets: asked.packets as usize, seed: asked.seed, ..Setting::quick() };
     let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::PAIR)?;
@@ -143,7 +143,7 @@ fn rows(
     Ok(rows)
 }
 
-/// Everything that is measured, for a stream of so many flows.
+/// All groups, for a stream of `flows` flows.
 fn groups(setting: &Setting, flows: usize) -> Result<Vec<Group>, Failure> {
     let frequent = others::frequent_items();
     let frequent_bytes = frequent.peer.memory_bytes();
@@ -202,7 +202,7 @@ fn groups(setting: &Setting, flows: usize) -> Result<Vec<Group>, Failure> {
 mod tests {
     use super::*;
 
-    /// Whatever counts is near the truth, and each group has one of ours and one of others.
+    /// Every structure is near the truth, and each group has ours and others.
     #[test]
     fn all_count_the_same_packets() {
         let setting = Setting { packets: 60_000, ..Setting::quick() };
@@ -215,8 +215,8 @@ mod tests {
             let Row { purpose, project, name, memory_bytes, mups, errors } = row;
             let about = format!("{purpose}: {name} of {project}, {errors:?}");
             let Some((rms, worst)) = *errors else { panic!("{about}") };
-            // A sample of one in a hundred tells little of so short a stream, and frequent items
-            // leave out some.
+            // A sample of one in a hundred says little about such a short stream, and frequent
+            // items omit some.
             let sampled = purpose.contains("sampled") || name.contains("NitroSketch");
             let most = if sampled {
                 3.0

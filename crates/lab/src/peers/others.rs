@@ -17,24 +17,24 @@ const DATASKETCHES: &str = "datasketches";
 const ASAP: &str = "asap_sketchlib";
 const HASHBROWN: &str = "hashbrown";
 
-/// The shape of sketches.
+/// Rows and columns of sketches.
 const ROWS: usize = 4;
 const COLUMNS: usize = 1 << 16;
 
-/// The share of rows that is sampled.
+/// The share of sampled rows.
 const SAMPLED: f64 = 0.01;
 
-/// Keys that the table of frequent items has room for.
+/// Capacity of the table of frequent items, in keys.
 const FREQUENT: usize = 1024;
 
-/// Registers of HyperLogLog, as a power of two.
+/// log₂ of the number of HyperLogLog registers.
 const REGISTERS: u8 = 14;
 
 type AsapCountMin = asap::CountMinSketch<Vector2D<i32>, FastPath>;
 type AsapCountSketch = asap::CountSketch<Vector2D<i32>, FastPath>;
 type AsapHll = asap::HyperLogLogP14<asap::Ertl>;
 
-/// How a structure is used.
+/// The operations of a structure.
 struct Use<S> {
     new: fn() -> Option<S>,
     take: fn(&mut S, &[u64]),
@@ -45,7 +45,7 @@ struct Use<S> {
 
 struct Other<S> {
     with: Use<S>,
-    /// Nothing where the library refuses to make it.
+    /// `None` if the library refuses to create it.
     state: Option<S>,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn datasketches_count_min() -> Contender {
     of(DATASKETCHES, "CountMinSketch", with)
 }
 
-/// Count-Min, in its fast form of one hash a packet.
+/// Count-Min, in its fast mode with one hash per packet.
 pub(super) fn asap_count_min() -> Contender {
     let with = Use {
         new: || Some(AsapCountMin::with_dimensions(ROWS, COLUMNS)),
@@ -118,7 +118,7 @@ pub(super) fn asap_nitro_count_min() -> Contender {
     of(ASAP, "CountMinSketch with Nitro", with)
 }
 
-/// Count Sketch, in its fast form.
+/// Count Sketch, in its fast mode.
 pub(super) fn asap_count_sketch() -> Contender {
     let with = Use {
         new: || Some(AsapCountSketch::with_dimensions(ROWS, COLUMNS)),
@@ -130,7 +130,7 @@ pub(super) fn asap_count_sketch() -> Contender {
     of(ASAP, "CountSketch", with)
 }
 
-/// Frequent items, its table grown to its size.
+/// Frequent items, with its table grown to full size.
 pub(super) fn frequent_items() -> Contender {
     let with = Use {
         new: || {
@@ -147,14 +147,14 @@ pub(super) fn frequent_items() -> Contender {
     of(DATASKETCHES, "FrequentItemsSketch", with)
 }
 
-/// Bytes of its table once that has grown to its size: measured, since what grows it is its own.
+/// Measured bytes of the full-size table, which the library grows itself.
 fn frequent_bytes() -> usize {
     let Ok(mut sketch) = FrequentItemsSketch::<u64>::new(FREQUENT) else { return 0 };
     (0..FREQUENT as u64).for_each(|key| sketch.update(key));
     sketch.estimated_size()
 }
 
-/// A counting map with its own hasher.
+/// A counting map with its default hasher.
 pub(super) fn map() -> Contender {
     let with = Use {
         new: || Some(HashMap::<u64, u64>::new()),
@@ -166,7 +166,7 @@ pub(super) fn map() -> Contender {
     of(HASHBROWN, "HashMap", with)
 }
 
-/// A counting map by our digest.
+/// A counting map hashed by our digest.
 pub(super) fn map_of_digests() -> Contender {
     let with = Use {
         new: || {
@@ -227,7 +227,7 @@ impl Hasher for Digest {
         self.value = self.digester.digest(&key, size_of::<u64>());
     }
 
-    /// Only keys of eight bytes are hashed.
+    /// Only 8-byte keys are hashed.
     fn write(&mut self, bytes: &[u8]) {
         let mut key = [0; 8];
         key[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);

@@ -11,13 +11,13 @@ use crate::failure::Failure;
 
 pub(super) const PROJECT: &str = "flowgauge";
 
-/// As other implementations have them: without heavy keys.
+/// Like other implementations: without heavy keys.
 const SKETCH: [(&str, &str); 3] = [("rows", "4"), ("columns", "65536"), ("candidates", "0")];
 
 /// Rows of the aggregator.
 const AGG_EVICT: [(&str, &str); 1] = [("rows", "8192")];
 
-/// A summary, and the batch that it is handed.
+/// A summary, and the batch for it.
 struct Ours {
     summary: Box<dyn Summary<Key8>>,
     batch: Batch<Key8>,
@@ -46,7 +46,7 @@ impl Peer for Ours {
     }
 
     fn flows(&self) -> Option<f64> {
-        // A table is judged by sizes.
+        // Tables are judged by sizes.
         let answers = self.summary.answers();
         if answers.size().is_some() { None } else { Some(answers.cardinality()?.value) }
     }
@@ -58,7 +58,7 @@ fn of(structure: &Structure, name: &'static str, setting: &Setting) -> Result<Co
     Ok(Contender { project: PROJECT, name, peer })
 }
 
-/// Count-Min, alone and behind what may stand before it and keeps every packet.
+/// Count-Min, alone and behind the accelerators that keep every packet.
 pub(super) fn count_min(setting: &Setting) -> Result<Vec<Contender>, Failure> {
     let plain = Structure::new("", "count-min").with(SKETCH);
     let conservative = Structure::new("", "conservative-count-min").with(SKETCH);
@@ -87,12 +87,12 @@ pub(super) fn nitro_count_sketch(setting: &Setting) -> Result<Contender, Failure
     of(&sketch, "count-sketch behind NitroSketch", setting)
 }
 
-/// Space-Saving in so many bytes.
+/// Space-Saving in this many bytes.
 pub(super) fn space_saving(setting: &Setting, bytes: usize) -> Result<Contender, Failure> {
     of(&Structure::new("", "space-saving").in_bytes(bytes), "space-saving", setting)
 }
 
-/// The exact table with room for so many flows: it is full at three quarters.
+/// The exact table with room for this many flows: it is full at three quarters.
 pub(super) fn linear_table(setting: &Setting, flows: usize) -> Result<Contender, Failure> {
     let buckets = (4 * flows).div_ceil(3).next_power_of_two();
     of(&Structure::new("", "linear-table").with([("buckets", buckets)]), "linear-table", setting)

@@ -1,4 +1,4 @@
-//! What comes of it: a table with tabs, and one in Markdown.
+//! Output of the comparison: tab-separated and Markdown tables.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,22 +9,22 @@ use crate::experiment::short;
 use crate::failure::Failure;
 use crate::machine;
 
-/// What was measured of one.
+/// The result of one structure.
 pub(super) struct Row {
     pub(super) purpose: &'static str,
     pub(super) project: &'static str,
     pub(super) name: &'static str,
     pub(super) memory_bytes: usize,
-    /// Million updates a second.
+    /// Million updates per second.
     pub(super) mups: f64,
-    /// Root mean square and largest of the relative errors.
+    /// Root mean square and maximum of the relative errors.
     pub(super) errors: Option<(f64, f64)>,
 }
 
-/// Prints the table, and writes it to a file with one in Markdown beside it.
+/// Prints the table; with a path, writes it there with a Markdown version beside it.
 ///
 /// # Errors
-/// When they cannot be written.
+/// A file cannot be written.
 pub(super) fn write(rows: &[Row], about: &str, output: Option<&Path>) -> Result<(), Failure> {
     let tabs = tabs(rows);
     io::stdout().lock().write_all(tabs.as_bytes()).map_err(Failure::of("standard output"))?;

@@ -1,4 +1,4 @@
-//! Answers of tasks beside the truth.
+//! Compares answers of tasks with the truth.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::exact::{Exact, number};
 use crate::hierarchy::{self, Prefix};
 use crate::traffic::Packet;
 
-/// Takes the answer of a task.
+/// Adds the answer of a task.
 pub(crate) fn judge(
     score: &mut Score,
     report: &Report,
@@ -32,7 +32,7 @@ pub(crate) fn judge(
         Report::Sizes { selection: Selection::Largest, items, .. } => {
             let weights = truth.flows.sorted_weights();
             let count = epoch.lists.top.min(weights.len());
-            // Of flows of one size, any is one of the largest.
+            // Among flows of equal size, any may be listed.
             let least = weights[weights.len() - count..].first().copied();
             named_sizes(score, items, truth, |weight| Some(weight) >= least, count);
         }
@@ -56,7 +56,7 @@ pub(crate) fn judge(
             cuts(score, keys, &truth.flows);
         }
         Report::Hierarchical { items, .. } => hierarchical(score, items, truth),
-        // No case asks for them.
+        // No case uses them.
         Report::Findings { .. } | Report::Addresses { .. } => {}
     }
 }
@@ -119,7 +119,7 @@ fn spread(score: &mut Score, threshold: u64, items: &[SpreadItem], peers: &Exact
     score.names(items.len(), right, wanted);
 }
 
-/// The second epoch, of which the first is the forecast.
+/// Judges the second epoch; the first is the forecast.
 fn changes(score: &mut Score, items: &[ChangeItem], truth: &Truth<'_>) {
     let sizes = |key| (truth.before.get(key) as f64, truth.flows.get(key) as f64);
     let mut right = 0;
@@ -152,7 +152,7 @@ fn entropy(flows: &Exact) -> f64 {
     flows.iter().map(term).sum()
 }
 
-/// The error is that of all bins together: Σ |n − n̂| ÷ Σ (n + n̂) ÷ 2.
+/// The error of all bins together: Σ |n − n̂| ÷ Σ (n + n̂) ÷ 2.
 fn distribution(score: &mut Score, bins: &[(u64, Estimate)], flows: &Exact) {
     let mut truth: BTreeMap<u64, f64> = BTreeMap::new();
     for (_, weight) in flows.iter() {
@@ -169,7 +169,7 @@ fn distribution(score: &mut Score, bins: &[(u64, Estimate)], flows: &Exact) {
     score.error((wrong + missing) / f64::midpoint(sum, missing));
 }
 
-/// What these quantiles are of, smallest first; keys are judged by [`cuts`].
+/// The values behind these quantiles, ascending. Keys are judged by [`cuts`].
 fn ranked(of: QuantileOf, truth: &Truth<'_>) -> Vec<u64> {
     let mut numbers: Vec<u64> = match of {
         QuantileOf::FlowPackets | QuantileOf::FlowBytes => return truth.flows.sorted_weights(),

@@ -1,4 +1,4 @@
-//! How good answers are: errors, flows named, bounds that held.
+//! Scores of answers: errors, listed flows, and bounds that held.
 
 mod judge;
 mod rank;
@@ -9,22 +9,22 @@ use flowgauge_core::summary::Estimate;
 pub(crate) use judge::judge;
 pub(crate) use truth::Truth;
 
-/// How many of something failed.
+/// How many bounds failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Those that failed.
+    /// Failed ones.
     pub(crate) broken: u64,
     /// All of them.
     pub(crate) asked: u64,
 }
 
-/// What is known of an algorithm's answers to a task, over some streams.
+/// The score of an algorithm at a task, over several streams.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Score {
     /// Streams with an answer.
     pub(crate) answered: u64,
     errors: u64,
-    /// Errors with a sign.
+    /// Signed errors.
     signed: u64,
     sum: f64,
     squares: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Score {
     named: u64,
     right: u64,
     wanted: u64,
-    /// Bounds that hold always.
+    /// Bounds that always hold.
     pub(crate) sure: Bounds,
     /// Bounds that hold with a probability.
     pub(crate) likely: Bounds,
@@ -41,7 +41,7 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Takes the error of an estimate as a share of the truth.
+    /// Adds the relative error of an estimate.
     fn relative(&mut self, estimate: f64, truth: f64) {
         if truth != 0.0 {
             let error = (estimate - truth) / truth.abs();
@@ -51,26 +51,26 @@ impl Score {
         }
     }
 
-    /// Takes an error that has no sign.
+    /// Adds an unsigned error.
     fn error(&mut self, error: f64) {
         self.errors += 1;
         self.squares += error * error;
         self.worst = self.worst.max(error);
     }
 
-    /// Takes the number of flows that were named, of those that were rightly so, and of all that
-    /// should have been.
+    /// Adds the number of listed flows, of correctly listed ones, and of those that should be
+    /// listed.
     fn names(&mut self, named: usize, right: usize, wanted: usize) {
         self.named += named as u64;
         self.right += right as u64;
         self.wanted += wanted as u64;
     }
 
-    /// Looks whether an estimate's bounds hold. Those with a probability count only where they are said
-    /// to hold of the `flow`: of addresses and prefixes that are named for their estimates too large ones
-    /// come first, and what holds of a given one does not hold of these.
+    /// Checks an estimate's bounds. Bounds with a probability count only if they are for a given
+    /// `flow`. Lists of addresses and prefixes are selected by their estimates and favour
+    /// overestimates, so the stated probability does not apply to them.
     fn bound(&mut self, estimate: &Estimate, truth: f64, flow: bool) {
-        // Sums of logarithms are rounded.
+        // Sums of logarithms have rounding errors.
         let rounding = 1e-9 * (1.0 + truth.abs());
         let holds = estimate.low - rounding <= truth && truth <= estimate.high + rounding;
         let bounds = match estimate.confidence {
@@ -91,7 +91,7 @@ impl Score {
         (self.signed > 0).then(|| self.sum / self.signed as f64)
     }
 
-    /// The root of the mean squared error.
+    /// The root mean square error.
     pub(crate) fn rms(&self) -> Option<f64> {
         (self.errors > 0).then(|| (self.squares / self.errors as f64).sqrt())
     }
@@ -101,12 +101,12 @@ impl Score {
         (self.errors > 0).then_some(self.worst)
     }
 
-    /// The share of flows that were rightly named, of those named.
+    /// The share of listed flows that are correct.
     pub(crate) fn precision(&self) -> Option<f64> {
         (self.named > 0).then(|| self.right as f64 / self.named as f64)
     }
 
-    /// The share of flows that were named, of those that should have been.
+    /// The share of wanted flows that are listed.
     pub(crate) fn recall(&self) -> Option<f64> {
         (self.wanted > 0).then(|| self.right as f64 / self.wanted as f64)
     }

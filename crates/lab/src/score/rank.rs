@@ -1,14 +1,14 @@
 //! Errors of ranks.
 
-/// How far the rank of something lies from `q`, when shares of `below` are before it and of
-/// `up_to` are before or at it.
+/// The distance of a rank from `q`, given the share `below` before the value and the share `up_to`
+/// up to and including it.
 pub(super) fn error(q: f64, below: f64, up_to: f64) -> f64 {
-    // The rank of any of those at it would do; division rounds.
+    // Equal values share their ranks, so any of them would do; division rounds.
     let error = (below - q).max(q - up_to).max(0.0);
     if error < 1e-12 { 0.0 } else { error }
 }
 
-/// How far the rank of `value` among these numbers lies from `q`.
+/// The distance of the rank of `value` among these numbers from `q`.
 pub(super) fn error_among(sorted: &[u64], q: f64, value: f64) -> f64 {
     let share = |rank: usize| rank as f64 / sorted.len() as f64;
     let below = sorted.partition_point(|&number| (number as f64) < value);
@@ -16,9 +16,9 @@ pub(super) fn error_among(sorted: &[u64], q: f64, value: f64) -> f64 {
     error(q, share(below), share(up_to))
 }
 
-/// The `q`-quantile of nearest rank.
+/// The `q`-quantile by nearest rank.
 pub(super) fn quantile(sorted: &[u64], q: f64) -> u64 {
-    // A share in thousandths times a number is not always whole where it should be.
+    // The product is not always an integer where it should be.
     let rank = (q * sorted.len() as f64 - 1e-6).ceil().max(1.0) as usize;
     sorted[rank.min(sorted.len()) - 1]
 }

@@ -1,4 +1,4 @@
-//! What is true of a stream.
+//! The ground truth of a stream.
 
 use flowgauge_core::key::{CanonicalKey, FlowKey};
 use flowgauge_core::packet::Ports;
@@ -6,31 +6,31 @@ use flowgauge_core::packet::Ports;
 use crate::exact::{Exact, number};
 use crate::traffic::{Keyed, Packet, Scene};
 
-/// Flows below the threshold that `flow-size` is asked for, for the sake of their bounds.
+/// Number of flows below the threshold queried with `flow-size`, to test their bounds.
 const SMALL_FLOWS: usize = 1000;
 
-/// Flows without a packet that it is asked for.
+/// Number of absent flows queried.
 const ABSENT_FLOWS: u8 = 100;
 
-/// What is true of a stream, for one kind of key.
+/// The ground truth of a stream, for one kind of key.
 pub(crate) struct Truth<'a> {
     /// Flows of the last epoch.
     pub(super) flows: Exact,
-    /// Flows of the epoch before, in a scene of two.
+    /// Flows of the previous epoch, in a scene of two.
     pub(super) before: Exact,
-    /// Peers of each source, in the scene of spreaders.
+    /// Peers of each source, in the scene with superspreaders.
     pub(super) of_sources: Exact,
     /// Peers of each destination, likewise.
     pub(super) of_destinations: Exact,
     /// The packets of the last epoch.
     pub(super) packets: &'a [Packet],
-    /// What a heavy flow exceeds.
+    /// A heavy flow exceeds this.
     pub(super) threshold: f64,
     key_bytes: usize,
 }
 
 impl<'a> Truth<'a> {
-    /// Counts the flows of these epochs; `threshold` is a share of the last.
+    /// Counts the flows of these epochs; `threshold` is a share of the last epoch.
     pub(crate) fn count<K: FlowKey>(
         scene: Scene,
         epochs: &'a [Vec<Packet>],
@@ -69,8 +69,8 @@ impl<'a> Truth<'a> {
         weight as f64 > self.threshold
     }
 
-    /// The flows to ask the sizes of: all heavy ones, some of the others from the whole key space,
-    /// and some without a packet.
+    /// The flows to query: all heavy ones, some others from the whole key space, and some absent
+    /// ones.
     pub(crate) fn asked(&self) -> Vec<CanonicalKey> {
         let canonical = |key: &[u8]| CanonicalKey::new(&key[..self.key_bytes]);
         let step = self.flows.len().div_ceil(SMALL_FLOWS).max(1);
@@ -83,7 +83,7 @@ impl<'a> Truth<'a> {
     }
 }
 
-/// The number of distinct endpoints that each source sends to, or that send to each destination.
+/// The number of distinct endpoints each source sends to, or each destination receives from.
 fn peers(packets: &[Packet], source: bool) -> Exact {
     let peer = |packet: &Packet| {
         let (from, to) = packet.ip.addresses.split_at(4);
@@ -96,6 +96,6 @@ fn peers(packets: &[Packet], source: bool) -> Exact {
     let mut pairs: Vec<u128> = packets.iter().map(peer).collect();
     pairs.sort_unstable();
     pairs.dedup();
-    // The address alone.
+    // Keep only the address.
     Exact::count(pairs.into_iter().map(|pair| pair >> 96 << 96).collect())
 }

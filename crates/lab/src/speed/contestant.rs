@@ -1,4 +1,4 @@
-//! What takes packets.
+//! The structures that are timed.
 
 use std::hint::black_box;
 
@@ -17,27 +17,27 @@ use crate::subject;
 /// Bytes of every frame.
 pub(super) const FRAME_BYTES: u32 = 64;
 
-/// Packets of a long run: a sampler takes ever fewer.
+/// Packets in a long run: samplers take a decreasing share.
 const LONG: usize = 1_000_000_000;
 
 /// Something that counts packets.
 pub(super) trait Contestant {
-    /// Forgets everything, and takes a packet of each of these flows.
+    /// Removes everything, then counts one packet of each of these flows.
     fn begin(&mut self, earlier: &[Key8]);
-    /// Takes all packets, once or more often; returns how many it took.
+    /// Processes all packets, once or repeatedly; returns how many.
     fn take(&mut self, stream: &mut Stream) -> usize;
 }
 
-/// A summary of the catalog.
+/// A summary from the catalog.
 pub(super) struct Cataloged {
     summary: Box<dyn Summary<Key8>>,
     batch: Batch<Key8>,
-    /// Whether it takes a billion packets, out of batches that are filled already.
+    /// Whether it processes a billion packets, from prefilled batches.
     long: bool,
 }
 
 impl Cataloged {
-    /// The algorithm of an entry behind what stands before it, or `alone`.
+    /// The algorithm of an entry behind its accelerator, or `alone`.
     pub(super) fn new(entry: &Entry, alone: bool, digester: Digester) -> Result<Self, Failure> {
         let accelerator = entry.accelerator.as_ref().filter(|_| !alone).map(|accelerator| {
             let parameters = accelerator.parameters.iter().copied();
@@ -47,7 +47,7 @@ impl Cataloged {
         Ok(Self { long, ..Self::behind(accelerator, entry, digester)? })
     }
 
-    /// The algorithm of an entry behind this.
+    /// The algorithm of an entry behind this accelerator.
     pub(super) fn behind(
         accelerator: Option<(String, Parameters)>,
         entry: &Entry,
@@ -64,7 +64,7 @@ impl Cataloged {
             asked: format!("{:?}", entry.parameters),
             error,
         };
-        // What stands before it has memory of its own.
+        // An accelerator has its own memory.
         options.memory_bytes +=
             catalog::accelerator_bytes::<Key8>(&accelerators, &options).map_err(failed)?;
         let summary = catalog::build_accelerated::<Key8>(&accelerators, entry.name, &options)
@@ -104,7 +104,7 @@ impl Cataloged {
     }
 }
 
-/// What costs least: a loop that reads the keys and does nothing with them.
+/// The lower limit: a loop that only reads the keys.
 pub(super) struct Reading;
 
 impl Contestant for Reading {

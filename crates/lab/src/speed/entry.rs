@@ -1,4 +1,4 @@
-//! What is measured, and the numbers that are wanted.
+//! The measured algorithms, and their target numbers.
 
 use flowgauge_kernel::Digester;
 
@@ -6,14 +6,14 @@ use super::by_hand;
 use super::contestant::Contestant;
 use super::rival::{COUNT_MIN, FREQUENT_ITEMS, Rival, WORKING_SET};
 
-/// What packets an algorithm takes.
+/// The packets for an algorithm.
 #[derive(Clone, Copy)]
 pub(super) enum Traffic {
-    /// That of the profile.
+    /// The profile's packets.
     Ordered,
     /// The same, after a packet of each of a million flows.
     Crowded,
-    /// Of millions of flows that are all alike, after a packet of each: no cache helps a table.
+    /// Uniform traffic of millions of flows, after a packet of each: caches do not help a table.
     Scattered,
 }
 
@@ -31,16 +31,16 @@ impl Traffic {
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) parameters: &'static [(&'static str, &'static str)],
-    /// The share of the yardstick's rate that is wanted.
+    /// The target share of the yardstick's rate.
     pub(super) share: Option<f64>,
     pub(super) traffic: Traffic,
-    /// A hand-written loop of the same work.
+    /// A hand-written loop that does the same work.
     pub(super) by_hand: Option<fn(Digester) -> Box<dyn Contestant>>,
     pub(super) rival: Option<Rival>,
-    /// What stands before it: it is compared with itself alone.
+    /// The accelerator before it; it is compared with the algorithm alone.
     pub(super) accelerator: Option<Accelerator>,
-    /// How many times as long as a loop that reads all keys it may take: it gets a billion packets, in
-    /// batches that are filled already and in the caches, as they come from a reader.
+    /// Maximum time relative to a loop that reads all keys. It processes a billion packets in
+    /// prefilled, cached batches, as from a source.
     pub(super) reading: Option<f64>,
 }
 
@@ -48,12 +48,12 @@ pub(super) struct Entry {
 pub(super) struct Accelerator {
     pub(super) name: &'static str,
     pub(super) parameters: &'static [(&'static str, &'static str)],
-    /// How many times as many updates a second are wanted.
+    /// The target speed-up.
     pub(super) speedup: Option<f64>,
 }
 
-/// The best of 2048 to 16384 for all: backbone traffic evicts one packet in fifty, and rows that are
-/// asked for ahead may be more than a second-level cache holds.
+/// The best of 2048 to 16384 for all algorithms. Backbone traffic evicts one packet in fifty, and
+/// with prefetching the rows may exceed the second-level cache.
 const AGG_EVICT: &[(&str, &str)] = &[("rows", "8192")];
 
 const fn entry(
@@ -82,7 +82,7 @@ impl Entry {
         Self { traffic: Traffic::Scattered, ..self }
     }
 
-    /// What it is compared with, and how many times as fast it is to be.
+    /// What it is compared with, and the target speed-up.
     pub(super) fn rivalry(&self) -> Option<(&'static str, Option<f64>)> {
         let alone = self.accelerator.as_ref().map(|accelerator| ("alone", accelerator.speedup));
         alone.or_else(|| self.rival.as_ref().map(|rival| (rival.name, rival.speedup)))
@@ -97,13 +97,14 @@ impl Entry {
         Self { accelerator: Some(Accelerator { name, parameters, speedup }), ..self }
     }
 
-    /// Behind Agg-Evict.
+    /// The entry behind Agg-Evict.
     const fn aggregated(self, speedup: Option<f64>) -> Self {
         self.behind("agg-evict", AGG_EVICT, speedup)
     }
 
-    /// Behind Skipper, with an error of 1 % and a chance of 0.01 % for more: with that, what a flow errs at
-    /// its arrival is within 1.1 times what it errs without (`core/tests/accelerated/skipper.rs`).
+    /// The entry behind Skipper, with an error of 1 % exceeded with a probability of 0.01 %. With
+    /// that, a flow's error on arrival is within 1.1 times the error without
+    /// (`core/tests/accelerated/skipper.rs`).
     const fn skipped(self, speedup: f64) -> Self {
         Self {
             reading: Some(1.5),
@@ -111,12 +112,12 @@ impl Entry {
         }
     }
 
-    /// Behind NitroSketch, at its default of one update of a row in a hundred.
+    /// The entry behind NitroSketch, with the default of one update of a row in a hundred.
     const fn sampled(self, reading: f64) -> Self {
         Self { reading: Some(reading), ..self.behind("nitro", &[("p", "0.01")], None) }
     }
 
-    /// Behind FlowRegulator. It pays where most packets miss the caches.
+    /// The entry behind FlowRegulator, which pays if most packets miss the caches.
     const fn regulated(self) -> Self {
         self.behind("flow-regulator", &[], None)
     }
@@ -126,23 +127,23 @@ impl Entry {
     }
 }
 
-/// The levels of the Agg-Evict paper, with as many rows as the loop by hand has.
+/// The levels of the Agg-Evict paper, with as many rows as the hand-written loop.
 const UNIVMON: &[(&str, &str)] =
     &[("levels", "4"), ("rows", "4"), ("columns", "65536"), ("top", "128")];
 
 /// Four rows of 65536 columns, with their heavy keys.
 const SKETCH: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
 
-/// Four rows of 65536 columns alone, as the yardstick and other implementations have them.
+/// Four rows of 65536 columns alone, like the yardstick and other implementations.
 const ROWS: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536"), ("candidates", "0")];
 
-/// Five rows, as the Skipper paper has them.
+/// Five rows, as in the Skipper paper.
 const FIVE_ROWS: &[(&str, &str)] = &[("rows", "5"), ("columns", "65536"), ("candidates", "0")];
 
-/// InstaMeasure with a table far larger than the caches.
+/// InstaMeasure with a table much larger than the caches.
 const INSTA_MEASURE: Entry = entry("insta-measure", &[("entries", "8388608")], None);
 
-/// Every algorithm, at the size of its paper where that has one.
+/// Every algorithm, at its paper's size if it has one.
 pub(super) static ENTRIES: &[Entry] = &[
     entry("linear-table", &[("buckets", "2097152")], Some(0.5))
         .crowded()
@@ -189,7 +190,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("mst", &[("counters", "1400")], None).by_hand(by_hand::mst),
     entry("rhhh", &[("counters", "1400")], None).by_hand(by_hand::rhhh),
     entry("kll", &[], None),
-    // What reaches FM costs next to nothing: this is the accelerator alone.
+    // FM itself costs almost nothing: this measures the accelerator alone.
     entry("fm", &[("bitmaps", "4")], Some(0.8)).aggregated(None),
     entry("linear-table", &[("buckets", "2097152")], None).crowded().aggregated(None),
     entry("mrac", &[("columns", "262144")], None).aggregated(None),

@@ -1,9 +1,9 @@
-//! Updates a second: every algorithm beside a yardstick, a hand-written loop of the same work, and
-//! another implementation.
+//! Updates per second: every algorithm beside a yardstick, a hand-written loop of the same work,
+//! and another implementation.
 //!
-//! Everything runs on one core and counts the thread's CPU time. In every round an algorithm, what
-//! it is compared with and the yardstick take the same packets, one right after the other, so that
-//! whatever slows the machine down slows all of them; ratios are medians over the rounds.
+//! Everything runs on one core and counts the thread's CPU time. In each round, an algorithm, its
+//! counterparts and the yardstick process the same packets, one right after the other, so that
+//! interference slows all of them alike. Ratios are medians over the rounds.
 
 mod by_hand;
 pub(crate) mod clock;
@@ -26,7 +26,7 @@ pub(crate) use stream::ORDERS;
 use stream::{Order, Streams};
 pub(crate) use sweep::measure as sweep;
 
-/// An algorithm may take this much longer than its hand-written loop.
+/// Maximum time of an algorithm relative to its hand-written loop.
 const LIMIT: f64 = 1.25;
 
 /// One entry, ready to run.
@@ -35,7 +35,7 @@ struct Contest {
     summary: Cataloged,
     by_hand: Option<Box<dyn Contestant>>,
     rival: Option<Box<dyn Contestant>>,
-    /// Seconds a packet of the summary, the yardstick, the loop and the rival, round by round.
+    /// Seconds per packet of the summary, the yardstick, the loop and the rival, round by round.
     times: Vec<[f64; 4]>,
 }
 
@@ -75,7 +75,7 @@ impl Contest {
         ]);
     }
 
-    /// The row; numbers are `wanted` of the traffic that they are about.
+    /// The row. `wanted` is whether the targets apply to this traffic.
     fn row(&self, wanted: bool) -> Row {
         let rate = |i: usize| rate(&self.times, i);
         let ratio =
@@ -101,7 +101,7 @@ impl Contest {
     }
 }
 
-/// The profile of this name, which is one of those.
+/// The profile with this name, which must exist.
 fn order(name: &str) -> &'static Order {
     ORDERS.iter().find(|order| order.name == name).unwrap_or(&ORDERS[0])
 }
@@ -112,12 +112,12 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Millions of packets a second, from the times at position `i`.
+/// Millions of packets per second, from the times at index `i`.
 fn rate<'a>(times: impl IntoIterator<Item = &'a [f64; 4]>, i: usize) -> f64 {
     1e-6 / median(times.into_iter().map(|times| times[i]))
 }
 
-/// Measures, prints and writes; returns whether all is as wanted.
+/// Measures, prints and writes; returns whether all targets are met.
 pub(crate) fn measure(speed: &Speed) -> Result<bool, Failure> {
     let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
     let among = |entry: &&Entry| {

@@ -9,30 +9,31 @@ use crate::failure::Failure;
 /// One algorithm with its parameters.
 pub(super) struct Row {
     pub(super) structure: &'static str,
-    /// What stands before it.
+    /// The accelerator before it.
     pub(super) accelerator: Option<&'static str>,
-    /// The parameters in force.
+    /// The effective parameters.
     pub(super) parameters: String,
-    /// What it took, where that is not the backbone's packets alone.
+    /// Its traffic, unless it is only the backbone's packets.
     pub(super) traffic: &'static str,
     pub(super) memory_bytes: usize,
-    /// Millions of updates a second.
+    /// Millions of updates per second.
     pub(super) rate: f64,
-    /// The rate over that of the yardstick.
+    /// The rate relative to the yardstick.
     pub(super) share: f64,
     pub(super) wanted_share: Option<f64>,
-    /// The rate of the hand-written loop, and the time of the algorithm over that of the loop.
+    /// The rate of the hand-written loop, and the algorithm's time relative to it.
     pub(super) by_hand: Option<(f64, f64)>,
-    /// The most that the latter may be.
+    /// The maximum for that ratio.
     pub(super) most_ratio: f64,
     pub(super) rival: Option<Rivalry>,
 }
 
-/// Another implementation beside an algorithm, or the algorithm alone beside itself accelerated.
+/// Another implementation compared with an algorithm, or an algorithm alone compared with itself
+/// accelerated.
 pub(super) struct Rivalry {
     pub(super) name: &'static str,
     pub(super) rate: f64,
-    /// The rate of the algorithm over that of the other.
+    /// The algorithm's rate over the other's.
     pub(super) speedup: f64,
     pub(super) wanted: Option<f64>,
 }
@@ -55,7 +56,7 @@ const COLUMNS: [&str; 14] = [
 ];
 
 impl Row {
-    /// What is not as wanted.
+    /// The targets that are not met.
     fn short(&self) -> Vec<String> {
         let mut short = Vec::new();
         if let Some(wanted) = self.wanted_share.filter(|wanted| self.share < *wanted) {
@@ -108,17 +109,17 @@ impl Row {
     }
 }
 
-/// All rows, with where and on what they were measured.
+/// All rows, with a description of the test and the machine.
 pub(super) struct Report {
     pub(super) machine: String,
     pub(super) stream: String,
-    /// Millions of updates a second of the yardstick.
+    /// Rate of the yardstick in millions of updates per second.
     pub(super) yardstick: f64,
     pub(super) rows: Vec<Row>,
 }
 
 impl Report {
-    /// Whether everything is as wanted.
+    /// Whether all targets are met.
     pub(super) fn met(&self) -> bool {
         self.rows.iter().all(|row| row.short().is_empty())
     }

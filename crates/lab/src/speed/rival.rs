@@ -1,5 +1,5 @@
-//! What algorithms are compared with: the same structures in the crate datasketches, which takes one
-//! key at a time, and a part of an algorithm alone.
+//! Rivals of algorithms: the same structures in the crate datasketches, which takes one key at a
+//! time, and a part of an algorithm alone.
 
 use datasketches::countmin::CountMinSketch;
 use datasketches::frequencies::FrequentItemsSketch;
@@ -10,20 +10,20 @@ use flowgauge_core::summary::instant::WorkingSet;
 use super::contestant::{Cataloged, Contestant};
 use super::stream::Stream;
 
-/// Keys that the table of frequent items has room for; three quarters of them are used.
+/// Capacity of the table of frequent items in keys, of which three quarters are used.
 const FREQUENT: usize = 1024;
 
 /// Another implementation.
 pub(super) struct Rival {
     pub(super) name: &'static str,
     pub(super) build: fn() -> Box<dyn Contestant>,
-    /// Its memory, where the summary beside it is given as much.
+    /// Its memory, if the summary compared with it gets the same.
     pub(super) memory: Option<fn() -> usize>,
-    /// How many times as many updates a second are wanted.
+    /// The target speed-up.
     pub(super) speedup: Option<f64>,
 }
 
-/// Count-Min, with as many counters of as many bits.
+/// Count-Min with the same number and width of counters.
 pub(super) const COUNT_MIN: Rival = Rival {
     name: "datasketches CountMinSketch",
     build: || of(|| CountMinSketch::<u32>::new(4, 1 << 16).ok(), CountMinSketch::update),
@@ -31,9 +31,9 @@ pub(super) const COUNT_MIN: Rival = Rival {
     speedup: Some(5.0),
 };
 
-/// Frequent items, whose errors are ruled by the memory that it has. Space-Saving with m counters in
-/// as much memory has the smaller ones: N/m at most, where a table of 1024 has 3.5 N/1024, and over
-/// backbone traffic some N/750.
+/// Frequent items, whose error depends on memory. Space-Saving with m counters in the same memory
+/// has smaller errors: at most N/m, where a table of 1024 has 3.5 N/1024, and about N/750 over
+/// backbone traffic.
 pub(super) const FREQUENT_ITEMS: Rival = Rival {
     name: "datasketches FrequentItemsSketch",
     build: || of(frequent, FrequentItemsSketch::update),
@@ -41,12 +41,12 @@ pub(super) const FREQUENT_ITEMS: Rival = Rival {
     speedup: Some(2.0),
 };
 
-/// InstaMeasure's flow table without the regulator before it, of as many entries.
+/// InstaMeasure's flow table without the regulator, with the same number of entries.
 pub(super) const WORKING_SET: Rival =
     Rival { name: "its table alone", build: working_set, memory: None, speedup: Some(3.0) };
 
 /// # Panics
-/// When the operating system refuses the memory.
+/// The operating system refuses the memory.
 fn working_set() -> Box<dyn Contestant> {
     let options = Options::new(0, 1).with([("entries", 1 << 23)]);
     let table = WorkingSet::from_options(&options, 0).expect("there is as much memory");
@@ -57,7 +57,7 @@ fn frequent() -> Option<FrequentItemsSketch<u64>> {
     FrequentItemsSketch::new(FREQUENT).ok()
 }
 
-/// Bytes of the table once it has grown to its size: measured, since what grows it is its own.
+/// Measured bytes of the full-size table, which the library grows itself.
 fn frequent_bytes() -> usize {
     let Some(mut sketch) = frequent() else { return 0 };
     (0..FREQUENT as u64).for_each(|key| sketch.update(key));

@@ -1,4 +1,4 @@
-//! The packets that everything takes, in memory.
+//! The packets of all speed measurements, in memory.
 
 use std::collections::HashSet;
 use std::iter;
@@ -11,16 +11,16 @@ use flowgauge_synthetic::{Config, Profile, Traffic};
 use super::contestant::FRAME_BYTES;
 use crate::failure::Failure;
 
-/// Packets before those that are measured: with them the run has a million flows.
+/// Packets before the measured ones: they bring the run to a million flows.
 const BEFORE: usize = 26_000_000;
 
-/// Batches that are there to be taken again and again.
+/// Prefilled batches that are processed repeatedly.
 const GIVEN: usize = 256;
 
-/// Flows of the profiles that say how many there are.
+/// Number of flows in the profiles that define it.
 const FLOWS: u64 = 1_000_000;
 
-/// Flows that are all alike: a table of them is far larger than the caches.
+/// Number of flows in uniform traffic: a table of them is much larger than the caches.
 const ALIKE: u64 = 1 << 22;
 
 /// A kind of traffic.
@@ -31,7 +31,7 @@ pub(crate) struct Order {
     profile: Profile,
 }
 
-/// Every kind; wanted numbers are about the first.
+/// Every kind; targets apply to the first.
 pub(crate) static ORDERS: [Order; 5] = [
     Order { name: "backbone", profile: Profile::Backbone { flows: None } },
     zipf("zipf-1.5", 1.5),
@@ -44,24 +44,24 @@ const fn zipf(name: &'static str, skew: f64) -> Order {
     Order { name, profile: Profile::Zipf { flows: FLOWS, skew } }
 }
 
-/// All packets that there are.
+/// All streams.
 pub(super) struct Streams {
-    /// Pairs of addresses in the order in which they come over a link.
+    /// Pairs of addresses in the order in which a link carries them.
     pub(super) ordered: Stream,
-    /// Each packet of one of `ALIKE` flows, whichever.
+    /// Each packet of a random one of `ALIKE` flows.
     pub(super) scattered: Stream,
 }
 
 /// Packets, and the flows before them.
 pub(super) struct Stream {
     order: &'static Order,
-    /// Every flow of the run before `keys`, in the order in which they began.
+    /// Every flow of the run before `keys`, in the order in which they started.
     pub(super) earlier: Vec<Key8>,
-    /// A key a packet.
+    /// One key per packet.
     pub(super) keys: Vec<Key8>,
-    /// The digest of what follows the source in the five-tuple, a packet.
+    /// Per packet, the digest of what follows the source in the five-tuple.
     pub(super) elements: Vec<u64>,
-    /// The first of the keys in batches, for what reads few of them.
+    /// The first keys in batches, for structures that read few of them.
     pub(super) batches: Vec<Batch<Key8>>,
 }
 
@@ -72,12 +72,12 @@ impl Streams {
         digester: &Digester,
     ) -> Result<Self, Failure> {
         let ordered = Stream::draw(order, packets, digester)?;
-        // As many, though some packet may have no addresses.
+        // The same number, although some packets may lack addresses.
         let scattered = Stream::scattered(order, ordered.keys.len());
         Ok(Self { ordered, scattered })
     }
 
-    /// What they are, in a line.
+    /// A description in one line.
     pub(super) fn describe(&self, rounds: u64) -> String {
         format!(
             "{}; where scattered, as many packets of {ALIKE} flows that are all alike, a packet of \
@@ -139,7 +139,7 @@ impl Stream {
         self.order.name
     }
 
-    /// Each packet as often as this, one right after the other: no more packets than there were.
+    /// Each packet repeated `packets` times in a row, with no more packets in all than before.
     pub(super) fn in_runs_of(&self, packets: usize) -> Self {
         let repeated = |all: &[u64]| -> Vec<u64> {
             let each = all.iter().flat_map(|one| iter::repeat_n(*one, packets));
@@ -151,7 +151,7 @@ impl Stream {
         Self { order: self.order, earlier: Vec::new(), keys, elements, batches: Vec::new() }
     }
 
-    /// What it is, in a line.
+    /// A description in one line.
     fn describe(&self) -> String {
         let flows: HashSet<u64> = Key8::words(&self.keys).iter().copied().collect();
         format!(

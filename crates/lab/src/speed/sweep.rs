@@ -1,4 +1,4 @@
-//! Where Agg-Evict pays: by traffic, by length of runs, by rows, before what is slow and what is not.
+//! Where Agg-Evict pays: by traffic, run length, rows, and the cost of the structure behind it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,7 +18,7 @@ use super::stream::{ORDERS, Stream};
 use crate::args::Sweep;
 use crate::failure::Failure;
 
-/// Rows of 16 pairs.
+/// Numbers of rows with 16 pairs each.
 const ROWS: [usize; 7] = [256, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
 /// The nine solutions of the paper.
@@ -34,16 +34,16 @@ const NINE: [&str; 9] = [
     "linear-counting",
 ];
 
-/// The one of them that is told who speaks with whom.
+/// The one of them that needs elements.
 const TELLS_ELEMENTS: &str = "two-level";
 
-/// What is cheap already: these also see runs of packets.
+/// Structures that are cheap already: these also get runs of packets.
 const CHEAP: [&str; 3] = ["count-min", "count-array", "linear-table"];
 
-/// Packets of a flow that come one right after the other, times what the traffic has.
+/// Consecutive packets per flow, as a multiple of the traffic's own.
 const RUNS: [usize; 3] = [1, 4, 16];
 
-/// Gigabits a second of Ethernet links, and millions of packets of the smallest size on them.
+/// Ethernet links in Gbit/s, with their minimum-size packets in millions per second.
 const LINKS: [(u32, f64); 5] = [(200, 297.6), (100, 148.8), (40, 59.5), (25, 37.2), (10, 14.88)];
 
 /// One structure on one stream.
@@ -51,18 +51,18 @@ struct Row {
     structure: &'static str,
     traffic: &'static str,
     run: usize,
-    /// None where it is alone.
+    /// `None` if it is alone.
     rows: Option<usize>,
-    /// Of the packets, what reaches the structure as a sum.
+    /// The share of packets that reaches the structure as a sum.
     evicted: f64,
     /// Millions of updates a second.
     rate: f64,
-    /// Over the rate alone.
+    /// The rate over the rate alone.
     speedup: f64,
     best: bool,
 }
 
-/// Counts what it gets, of flows that are told apart by their elements too or not.
+/// Counts the sums it receives. Flows may be distinguished by their elements as well.
 struct Counted {
     rows: u64,
     elements: bool,
@@ -105,7 +105,7 @@ fn rows_parameter(rows: usize) -> Parameters {
     Parameters::new([("rows", rows.to_string())])
 }
 
-/// The shares of the packets that the numbers of rows pass on as sums, to what wants elements or not.
+/// The share of packets passed on as sums for each number of rows, with elements or without.
 fn evicted(stream: &Stream, elements: bool, digester: Digester) -> Result<Vec<f64>, Failure> {
     let share = |rows: usize| {
         let parameters = rows_parameter(rows);
@@ -127,7 +127,7 @@ fn evicted(stream: &Stream, elements: bool, digester: Digester) -> Result<Vec<f6
     ROWS.into_iter().map(share).collect()
 }
 
-/// One structure alone and behind every number of rows, in turns.
+/// Measures one structure alone and behind every number of rows, in turns.
 fn structure(
     name: &'static str,
     stream: &mut Stream,
@@ -139,7 +139,7 @@ fn structure(
     let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else {
         return Ok(Vec::new());
     };
-    // The sizes are those of the table of speeds; no flow was there before.
+    // Sizes as in the table of speeds; there were no flows before.
     let build = |rows: Option<usize>| {
         let accelerator = rows.map(|rows| ("agg-evict".to_owned(), rows_parameter(rows)));
         Cataloged::behind(accelerator, entry, digester)

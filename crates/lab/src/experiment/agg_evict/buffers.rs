@@ -1,4 +1,4 @@
-//! Packets as a driver hands them over: each in a buffer of its own, 2 KB behind the next.
+//! Packets as a driver delivers them: each in its own buffer, 2 KB apart.
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::FlowKey;
@@ -8,15 +8,15 @@ use crate::experiment::latency::{Histogram, Latency, Runner, middle};
 use crate::experiment::pages::zeroed;
 use crate::experiment::setting::FRAME_BYTES;
 
-/// Bytes of a buffer, those in front of the key, and buffers that a port has beyond those of a batch.
+/// Buffer size, offset of the key, and buffers of a port beyond those of a batch, in that order.
 const BUFFER_BYTES: usize = 2048;
 const BEFORE: usize = 26;
 const RING: usize = 1024;
 
-/// Packets that are received at once.
+/// Packets received at once.
 const BURST: usize = 32;
 
-/// Buffers that packets are received into one after another, and again from the first on.
+/// A ring of buffers that packets are received into.
 struct Port {
     buffers: Zeroed<[u8; BUFFER_BYTES]>,
     next: usize,
@@ -27,7 +27,7 @@ impl Port {
         Self { buffers: zeroed(batch_packets + RING), next: 0 }
     }
 
-    /// Receives the packets of these keys; the numbers of their buffers.
+    /// Receives packets with these keys; returns their buffer numbers.
     fn receive<K: FlowKey>(&mut self, keys: &[K], into: &mut Vec<u32>) {
         for key in keys {
             let bytes = key.canonical(K::SHORTEST);
@@ -40,25 +40,25 @@ impl Port {
     }
 }
 
-/// How packets come and are handed on.
+/// How packets arrive and are passed on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batching {
-    /// Packets that are there before the first of them is read.
+    /// Packets received before the first one is read.
     pub(super) received: usize,
-    /// Packets that are handed on at once.
+    /// Packets passed on at once.
     pub(super) handed_on: usize,
 }
 
 impl Batching {
-    /// So many are received, in bursts, and handed on together.
+    /// Receives `packets` packets in bursts, and passes them on together.
     pub(super) fn whole(packets: usize) -> Self {
         Self { received: packets, handed_on: packets }
     }
 }
 
-/// The latencies of these runners for each batching, one after another in each round: packets
-/// are received in bursts, and what is timed is each batch, from reading its headers on. Medians over
-/// the rounds.
+/// The latencies of these runners for each batching, with all runners taking turns in each round.
+/// Packets are received in bursts; a batch is timed from reading its headers. Medians over the
+/// rounds.
 pub(super) fn race<K: FlowKey>(
     runners: &mut [&mut dyn Runner<K>],
     keys: &[K],

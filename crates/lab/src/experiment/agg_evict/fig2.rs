@@ -84,10 +84,10 @@ const KEYS: [[&str; 2]; 3] = [
     ["five-tuple", "five-tuple, the paper's"],
 ];
 
-/// What is left of the throughput of batches of 32 in the paper, by source and by pair.
+/// The paper's throughput relative to batches of 32, by source and by pair.
 const LEFT: [f64; 2] = [0.874, 0.838];
 
-/// Packets of a batch.
+/// Batch sizes in packets.
 pub(super) const BATCHES: [usize; 5] = [32, 128, 512, 2048, 8192];
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -127,7 +127,7 @@ fn measure_key<K: FlowKey + Extract<8>, const BYTES: usize>(
     Ok(())
 }
 
-/// The mean share of distinct keys in batches of so many.
+/// The mean share of distinct keys in batches of this size.
 fn distinct<K: FlowKey>(keys: &[K], batch: usize) -> f64 {
     let mut seen = HashSet::new();
     let mut share = |keys: &[K]| {

@@ -64,7 +64,7 @@ pub(crate) const FIG5: Experiment = Experiment {
 
 const TWO_LEVEL: &str = "TwoLevel";
 
-/// The paper's solution of this name in these ways; TwoLevel by pairs only.
+/// The paper's solution of this name, run in these ways; TwoLevel only by pair.
 fn of_paper<K: FlowKey>(name: &str, ways: impl IntoIterator<Item = Way>) -> Vec<Theirs<K>> {
     match name {
         "Count-Min" | "MRAC" => theirs(Counters::new, ways),
@@ -79,8 +79,8 @@ fn of_paper<K: FlowKey>(name: &str, ways: impl IntoIterator<Item = Way>) -> Vec<
     }
 }
 
-/// Measures structures of the engine and the paper's solution of this name in these ways, by source; the
-/// paper's TwoLevel by both addresses.
+/// Measures structures of the engine, and the paper's solution of this name in these ways, by
+/// source. The paper's TwoLevel uses both addresses.
 pub(super) fn measure_solution(
     table: &mut Table,
     name: &str,
@@ -120,7 +120,7 @@ fn judge(table: &Table) -> Verdict {
         let rows = rows.filter(|row| (row.text("solution") == TWO_LEVEL) == two_level);
         rows.map(|row| row.number("mpps")).fold(f64::NAN, f64::min)
     };
-    // Means alone over behind, of one solution, or of the one that gains most.
+    // Mean alone divided by mean behind, for one solution, or for the one that gains most.
     let gain = |[behind, alone]: [&str; 2]| {
         let of = |how: &str| table.numbers("how", how, "mean_ns");
         let gains = of(alone).into_iter().zip(of(behind)).map(|(alone, behind)| alone / behind);

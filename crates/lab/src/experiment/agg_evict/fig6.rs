@@ -75,7 +75,7 @@ pub(crate) const RECEIVE: Experiment = Experiment {
     ..FIG6C
 };
 
-/// So many are received at once, and 32 of them are handed on.
+/// Receives `packets` at once, and passes on 32 of them at a time.
 fn received(packets: usize) -> Batching {
     Batching { received: packets, handed_on: super::BATCH }
 }
@@ -129,7 +129,7 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-/// Measures FlowRadar with batches of each size, as `batching` has them come.
+/// Measures FlowRadar with batches of each size, arriving as `batching` defines.
 fn measure_batches(setting: &Setting, batching: fn(usize) -> Batching) -> Result<Outcome, Failure> {
     let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
     let [alone, behind] = super::both(&super::flow_radar(), super::ROWS);

@@ -1,4 +1,4 @@
-//! Figure 8: who is evicted, and how flows are looked up.
+//! Figure 8: the eviction policy, and the search within a row.
 
 use flowgauge_core::key::{Key4, Key8, KeyKind};
 use flowgauge_kernel::Isa;
@@ -71,7 +71,7 @@ pub(crate) const FIG8B: Experiment = Experiment {
 const IN_TURN: &str = "in turn";
 const LEAST_RECENT: &str = "least recent";
 
-/// The same of the paper's.
+/// The same for the paper's aggregator.
 const THEIRS_IN_TURN: &str = "the paper's, in turn";
 const THEIRS_LEAST_RECENT: &str = "the paper's, least recent";
 
@@ -88,10 +88,10 @@ const SEARCHES: [Way; 3] = [
     (THEIRS_LINEAR, Some((Policy::RoundRobin, Search::Linear))),
 ];
 
-/// The paper's without vector instructions.
+/// The paper's aggregator without vector instructions.
 const THEIRS_LINEAR: &str = "the paper's, behind, linear search";
 
-/// The solutions that keep heaps.
+/// The solutions with heaps.
 const HEAPS: [&str; 2] = ["Space-Saving", "UnivMon"];
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {

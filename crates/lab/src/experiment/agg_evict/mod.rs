@@ -32,14 +32,14 @@ use crate::failure::Failure;
 use paper::{Aggregator, Alone, Policy, Search};
 use solutions::Solution;
 
-/// Packets of a batch.
+/// Packets per batch.
 const BATCH: usize = 32;
 
-/// What tables call a structure without and with the aggregator.
+/// Names of a structure in tables, without and with the aggregator.
 const ALONE: &str = "alone";
 const BEHIND: &str = "behind Agg-Evict";
 
-/// The same of the paper's structures, and of its aggregator.
+/// The same for the paper's structures and aggregator.
 const THEIRS: &str = "the paper's, alone";
 const THEIRS_BEHIND: &str = "the paper's, behind";
 
@@ -73,12 +73,12 @@ const RADAR: Preset = Preset::same(
 /// The paper's 2,000 rows of 16 pairs, as the next power of two.
 const ROWS: usize = 2048;
 
-/// The same structure behind the aggregator.
+/// The structure behind the aggregator.
 fn behind(structure: &Structure, rows: usize) -> Structure {
     structure.clone().behind("agg-evict", [("rows", rows)])
 }
 
-/// The structure that most figures are about.
+/// The structure in most figures.
 fn flow_radar() -> Structure {
     Structure::new("FlowRadar", "flow-radar").with([("cells", "262144"), ("hashes", "4")])
 }
@@ -96,32 +96,32 @@ fn nine() -> [Structure; 9] {
         Structure::new("UnivMon", "univmon").with(levels),
         Structure::new("RevSketch", "reversible-sketch").with(reversible),
         Structure::new("TwoLevel", "two-level").with(two),
-        // As many counters as the paper's four arrays have, of which one is counted in.
+        // As many counters as the four arrays of the paper, which counts in only one of them.
         Structure::new("MRAC", "mrac").with([("columns", "262144")]),
         Structure::new("FM", "fm").with([("bitmaps", "4")]),
         Structure::new("LC", "linear-counting").with([("bits", "8388608")]),
     ]
 }
 
-/// The columns behind a table's own.
+/// The columns after a table's own.
 const MEASURED: [&str; 3] = ["how", "mpps", "mpps_spread"];
 
-/// A table by these columns.
+/// An empty table with these columns first.
 fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
     Table::new(by.into_iter().chain(MEASURED).chain(COLUMNS))
 }
 
-/// A runner of the paper's with what tables call it.
+/// A runner of the paper's solution with its name in tables.
 type Theirs<K> = (&'static str, Box<dyn Runner<K>>);
 
-/// What tables call a way to run a solution of the paper's, and the aggregator before it, if any.
+/// A way to run a solution of the paper: its name in tables, and the aggregator before it, if any.
 type Way = (&'static str, Option<(Policy, Search)>);
 
-/// Alone, and behind the aggregator as the paper has it.
+/// Alone, and behind the paper's aggregator.
 const WAYS: [Way; 2] =
     [(THEIRS, None), (THEIRS_BEHIND, Some((Policy::RoundRobin, Search::Vector)))];
 
-/// A solution of the paper's in these ways.
+/// A solution of the paper, run in these ways.
 fn theirs<K: FlowKey, S: Solution<K> + 'static>(
     new: impl Fn() -> S,
     ways: impl IntoIterator<Item = Way>,
@@ -135,8 +135,8 @@ fn theirs<K: FlowKey, S: Solution<K> + 'static>(
     ways.into_iter().map(run).collect()
 }
 
-/// Measures structures and those of the paper in batches of so many: a row for the bare loop and one
-/// for each, `at` first.
+/// Measures structures and the paper's solutions in batches of this size. Adds a row for the bare
+/// loop and one per structure, each starting with `at`.
 fn measure<K: FlowKey>(
     table: &mut Table,
     at: &[Cell],
@@ -168,17 +168,17 @@ fn push<'a>(table: &mut Table, at: &[Cell], times: impl Iterator<Item = (&'a str
     }
 }
 
-/// That a column is less of one than of another, point by point.
+/// Checks that a column is lower for one structure than for the other, at every point.
 fn less(table: &Table, what: &str, column: &str, [one, other]: [&str; 2]) -> Part {
     let of = |how: &str| table.numbers("how", how, column);
     Part::less(&format!("{what} behind the aggregator over alone"), &of(one), &of(other))
 }
 
-/// Both of the engine's, and both of the paper's.
+/// The engine's two variants, and the paper's two.
 const OURS: [&str; 2] = [BEHIND, ALONE];
 const BOTH_THEIRS: [&str; 2] = [THEIRS_BEHIND, THEIRS];
 
-/// How many times as fast the engine's structures are alone as the paper's.
+/// How many times faster the engine's structures are than the paper's, without the aggregator.
 fn faster(table: &Table) -> Gain {
     let of = |how: &str| table.numbers("how", how, "mean_ns");
     let ratios: Vec<f64> =
@@ -186,17 +186,17 @@ fn faster(table: &Table) -> Gain {
     Gain::Faster(median(&ratios))
 }
 
-/// A structure alone, and behind an aggregator of so many rows.
+/// A structure alone, and behind an aggregator with this many rows.
 fn both(structure: &Structure, rows: usize) -> [Structure; 2] {
     [structure.clone().named(ALONE), behind(structure, rows).named(BEHIND)]
 }
 
-/// What the bare loop says.
+/// What the bare loop shows.
 fn limit(table: &Table) -> String {
     latency::limit(&table.numbers("how", BARE, "mean_ns"), BATCH)
 }
 
-/// Mean and tail; the column across is left to the figure.
+/// Mean and tail latency; each figure sets the horizontal axis.
 const LATENCY: Chart = Chart {
     title: "Latency (bars: mean, lines above: 99th percentile)",
     x: "",
@@ -209,7 +209,7 @@ const LATENCY: Chart = Chart {
     see: "In each group the bar behind the aggregator should be the better one: lower in latency, higher in throughput.",
 };
 
-/// Packets a second, likewise.
+/// Throughput, likewise.
 const THROUGHPUT: Chart = Chart {
     title: "Throughput",
     y: &[("mpps", "")],

@@ -1,5 +1,5 @@
-//! The paper's aggregator: 2,000 rows of 16 pairs, found by a remainder and the exclusive or of a key's
-//! words, which hands on each pair that it evicts at once.
+//! The paper's aggregator: 2,000 rows of 16 pairs. A key's row is the XOR of its words modulo the
+//! number of rows. Each evicted pair is passed on at once.
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
@@ -8,39 +8,39 @@ use flowgauge_kernel::equal_in_group;
 use super::solutions::Solution;
 use crate::experiment::latency::Runner;
 
-/// Rows, and pairs of each.
+/// Number of rows, and pairs per row.
 const ROWS: usize = 2000;
 const PAIRS: usize = 16;
 
-/// Who leaves a full row.
+/// Eviction policy for a full row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Policy {
-    /// The pair at a place that moves on, one for all rows.
+    /// Round robin, with one position shared by all rows.
     RoundRobin,
-    /// The pair that was met the longest time ago.
+    /// The pair that was not accessed for the longest time.
     LeastRecent,
 }
 
 /// How a row is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Search {
-    /// All pairs at once.
+    /// All pairs at once, with vector instructions.
     Vector,
-    /// One after another.
+    /// One pair after the other.
     Linear,
 }
 
-/// Pairs of keys and packets.
+/// A row of pairs: keys and packet counts.
 struct Row<K> {
     tags: [[u32; 8]; 2],
     packets: [u32; PAIRS],
     met: [u32; PAIRS],
     keys: [K; PAIRS],
-    /// Pairs that are taken, the first ones.
+    /// Number of occupied pairs, at the front.
     held: usize,
 }
 
-/// The aggregator before a solution.
+/// The aggregator in front of a solution.
 pub(super) struct Aggregator<K, S> {
     rows: Vec<Row<K>>,
     policy: Policy,
@@ -81,7 +81,7 @@ impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
             if row.keys[at] == key {
                 row.packets[at] += 1;
             } else {
-                // Another key of the same tag takes its place.
+                // Another key with the same tag is evicted.
                 self.behind.update(&row.keys[at], row.packets[at]);
                 (row.keys[at], row.packets[at]) = (key, 1);
             }
@@ -110,7 +110,7 @@ impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
     }
 }
 
-/// The exclusive or of a key's words of four bytes.
+/// The XOR of a key's 4-byte words.
 fn tag<K: FlowKey>(key: &K) -> u32 {
     let words = key.canonical(K::SHORTEST).chunks(4);
     words.fold(0, |tag, word| {
@@ -122,7 +122,7 @@ fn tag<K: FlowKey>(key: &K) -> u32 {
 
 fn vector<K>(row: &Row<K>, tag: u32) -> Option<usize> {
     let [first, second] = row.tags.each_ref().map(|tags| equal_in_group(tags, u32::MAX, tag));
-    // Free pairs have a tag, too.
+    // Free pairs have tags too; ignore them.
     let equal = (first | second << 8) & ((1 << row.held) - 1);
     (equal > 0).then(|| equal.trailing_zeros() as usize)
 }
@@ -154,7 +154,7 @@ impl<K: FlowKey, S: Solution<K>> Runner<K> for Aggregator<K, S> {
     }
 }
 
-/// A solution without an aggregator: one update a packet.
+/// A solution without an aggregator: one update per packet.
 pub(super) struct Alone<S>(pub(super) S);
 
 impl<K: FlowKey, S: Solution<K>> Runner<K> for Alone<S> {
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// Whatever the policy and the search, every packet is handed on once, and most of them in sums.
+    /// For every policy and search, each packet is passed on once, most of them in sums.
     #[test]
     fn nothing_is_lost() {
         let mut random = fastrand::Rng::with_seed(1);

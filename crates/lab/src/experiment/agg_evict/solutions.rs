@@ -1,4 +1,4 @@
-//! The paper's nine solutions at its sizes, updated one flow at a time, with a hash for each row.
+//! The paper's nine solutions at its sizes: one flow per update, one hash per row.
 
 use flowgauge_core::key::FlowKey;
 use flowgauge_kernel::Zeroed;
@@ -7,13 +7,13 @@ use crate::experiment::hashes::xxhash32;
 use crate::experiment::heap::Heap;
 use crate::experiment::pages::zeroed;
 
-/// What counts packets of flows, many of one flow at once.
+/// Counts packets of flows, possibly several of one flow at once.
 pub(super) trait Solution<K>: Send {
     fn clear(&mut self);
     fn update(&mut self, key: &K, packets: u32);
 }
 
-/// Rows, and columns of each.
+/// Rows, and columns per row.
 const ROWS: usize = 4;
 const COLUMNS: usize = 65536;
 
@@ -40,11 +40,11 @@ impl<K: FlowKey> Solution<K> for Counters {
     }
 }
 
-/// Cells of FlowRadar.
+/// Number of FlowRadar cells.
 const CELLS: usize = 262_144;
 
-/// FlowRadar of keys of so many bytes: the exclusive or of keys, flows and packets of each cell, and a
-/// filter in a third of their memory.
+/// FlowRadar for keys of `BYTES` bytes. Each cell holds the XOR of its keys, the number of flows
+/// and the number of packets; a third of the memory is a Bloom filter.
 pub(super) struct FlowRadar<const BYTES: usize> {
     filter: Zeroed<u64>,
     cells: Zeroed<([u8; BYTES], u32, u32)>,
@@ -84,7 +84,7 @@ impl<K: FlowKey, const BYTES: usize> Solution<K> for FlowRadar<BYTES> {
     }
 }
 
-/// The largest flows that are tracked.
+/// Number of tracked largest flows.
 const TOP: usize = 128;
 
 /// Space-Saving with a binary heap.
@@ -107,10 +107,11 @@ impl<K: FlowKey> Solution<K> for SpaceSaving<K> {
     }
 }
 
-/// Levels of UnivMon, the first with all columns, each next one with half.
+/// Levels of UnivMon. The first has all columns, each next one half as many.
 const LEVELS: usize = 4;
 
-/// UnivMon: Count Sketches of ever fewer keys, each with a heap of its heaviest.
+/// UnivMon: Count Sketches over successively halved key sets, each with a heap of its heaviest
+/// keys.
 pub(super) struct UnivMon<K> {
     levels: Vec<(Zeroed<i32>, Heap<K, 0>)>,
 }
@@ -151,7 +152,7 @@ impl<K: FlowKey> Solution<K> for UnivMon<K> {
     }
 }
 
-/// Bytes of a key are words of a reversible sketch, each hashed to half as many bits.
+/// A reversible sketch. The bytes of a key are its words, each hashed to half as many bits.
 pub(super) struct Reversible {
     tables: Vec<[[u8; 256]; 4]>,
     counters: Zeroed<u32>,
@@ -167,7 +168,7 @@ impl Reversible {
 
     /// Counts packets of a key of four bytes.
     fn count(&mut self, bytes: &[u8], packets: u32) {
-        // Keys that are alike shall not meet in all rows.
+        // Mangling, so that similar keys do not collide in all rows.
         let mangled = [0, 1, 2, 3].map(|at| bytes.get(at).copied().unwrap_or(0));
         let mangled = u32::from_le_bytes(mangled).wrapping_mul(0x9e37_79b1).to_le_bytes();
         for (row, tables) in self.tables.iter().enumerate() {
@@ -190,11 +191,12 @@ impl<K: FlowKey> Solution<K> for Reversible {
     }
 }
 
-/// Bitmaps of TwoLevel, and bits of each.
+/// Number of bitmaps in TwoLevel, and bits per bitmap.
 const BITMAPS: usize = 4096;
 const BITS: u32 = 12;
 
-/// TwoLevel: a reversible sketch of sources, and bitmaps of their destinations. Keys are of both.
+/// TwoLevel: a reversible sketch of sources, and bitmaps of their destinations. Keys hold both
+/// addresses.
 pub(super) struct TwoLevel {
     sources: Reversible,
     bitmaps: Vec<u16>,
@@ -224,7 +226,7 @@ impl<K: FlowKey> Solution<K> for TwoLevel {
     }
 }
 
-/// FM: four bitmaps, each with a hash of its own.
+/// FM: four bitmaps, each with its own hash.
 pub(super) struct Fm([u32; ROWS]);
 
 impl Fm {
@@ -246,7 +248,7 @@ impl<K: FlowKey> Solution<K> for Fm {
     }
 }
 
-/// Linear counting: four arrays of bits, each with a hash of its own.
+/// Linear counting: four bit arrays, each with its own hash.
 pub(super) struct LinearCounting(Zeroed<u32>);
 
 impl LinearCounting {
@@ -282,7 +284,7 @@ mod tests {
         }
     }
 
-    /// A sum is worth as much as its packets one by one.
+    /// One update with a sum equals one update per packet.
     #[test]
     fn sums_add_up() {
         let (mut sums, mut each) = (FlowRadar::<8>::new(), FlowRadar::<8>::new());

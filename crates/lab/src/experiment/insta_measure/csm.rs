@@ -60,7 +60,7 @@ pub(crate) const CSM: Experiment = Experiment {
     ],
 };
 
-/// The paper's errors of CSM, drawn beside this series.
+/// The paper's errors of CSM, drawn with this series.
 const fn paper(series: &'static str) -> [Mark; 2] {
     [Mark::At(series, 100.0, OF_CSM[0]), Mark::At(series, 1000.0, OF_CSM[1])]
 }
@@ -77,14 +77,14 @@ const BY_K: Chart = Chart {
     see: "By the paper InstaMeasure's line is the lower one, though its regulator has a thirtieth of CSM's memory; diamonds are the paper's CSM.",
 };
 
-/// What the paper has of CSM: mean errors of the largest 100 and 1000 flows in percent.
+/// The paper's mean errors of CSM for the 100 and 1000 largest flows, in percent.
 const OF_CSM: [f64; 2] = [2.4, 8.53];
 const LARGEST: [usize; 2] = [100, 1000];
 
 const SHARED: &str = "CSM";
 const OURS: &str = "InstaMeasure";
 
-/// The stream is so many epochs long.
+/// Length of the stream in epochs.
 const TURNS: usize = 16;
 
 fn structures() -> [Structure; 2] {

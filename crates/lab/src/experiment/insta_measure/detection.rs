@@ -1,4 +1,4 @@
-//! Figure 9b: how long after the fact a heavy hitter is seen.
+//! Figure 9b: the delay until a heavy hitter is detected.
 
 use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 use flowgauge_core::summary::Options;
@@ -55,13 +55,13 @@ pub(crate) const FIG9B: Experiment = Experiment {
 const SATURATION: &str = "at saturation";
 const EACH: &str = "at each packet";
 
-/// 0.05 % of the smallest packets that a link of 1 Gbit/s carries in a second.
+/// 0.05 % of the minimum-size packets that a 1 Gbit/s link carries in a second.
 const THRESHOLD: f64 = 0.0005 * 1_488_095.0;
 
-/// Rates of the flow in thousands a second.
+/// Rates of the flow in thousands of packets per second.
 const RATES: [u64; 6] = [10, 20, 50, 90, 130, 200];
 
-/// Flows of each rate, for each round.
+/// Flows per rate and round.
 const FLOWS: usize = 15;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -105,8 +105,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// The number of its packets with which a flow is seen to be over the threshold: at saturation, and by
-/// decoding it at each of its packets. So many others come between two.
+/// The packet number at which a flow is found to exceed the threshold: at saturation, and by
+/// decoding at every packet. One in `between` packets is the flow's.
 fn detect(
     regulator: &mut FlowRegulator,
     flow: u64,

@@ -1,4 +1,4 @@
-//! Figures 10 and 11: the error of sizes by memory, and how many of the largest flows are found.
+//! Figures 10 and 11: size errors by memory, and how many of the largest flows are found.
 
 use std::collections::HashSet;
 
@@ -36,7 +36,7 @@ pub(crate) const FIG11: Experiment = Experiment {
     charts: &[Chart { paper: &IN_BYTES, ..BY_MEMORY }, BY_K],
 };
 
-/// What the paper has of each class of flows in 128 KB, 256 KB and 2 MB: mean errors in percent.
+/// The paper's mean errors in percent for each class of flows, with 128 KB, 256 KB and 2 MB.
 type Errors = [[f64; 3]; 3];
 
 const PAPER_KB: [f64; 3] = [128.0, 256.0, 2048.0];
@@ -46,7 +46,7 @@ const OF_BYTES: Errors = [[0.54, 0.27, 0.18], [1.57, 1.00, 0.61], [3.47, 2.67, 1
 const IN_PACKETS: [Mark; 9] = marks(&PACKETS, &OF_PACKETS);
 const IN_BYTES: [Mark; 9] = marks(&BYTES, &OF_BYTES);
 
-/// The paper's errors, in memory of KB.
+/// The paper's errors by memory in KB.
 const fn marks(classes: &Classes, errors: &Errors) -> [Mark; 9] {
     let mut marks = [Mark::Level("", 0.0); 9];
     let mut at = 0;
@@ -92,14 +92,15 @@ const BY_K: Chart = Chart {
 
 const LARGEST: &str = "the largest";
 
-/// What the table calls flows whose packets have several lengths.
+/// Class names of flows whose packets differ in length.
 const MIXED: [&str; 3] = ["1 GB, mixed", "100 MB, mixed", "10 MB, mixed"];
 
-/// Bytes of the regulators, and that of the largest flows' one: the power of two below the paper's.
+/// Regulator sizes in bytes; the last one is the power of two below the paper's for the largest
+/// flows.
 const SKETCHES: [usize; 5] = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 const FOR_LARGEST: usize = 8 << 20;
 
-/// How many of the largest flows are asked for.
+/// Numbers of largest flows to look for.
 const MOST: [usize; 4] = [100, 1000, 10_000, 100_000];
 
 fn measure(setting: &Setting, classes: &Classes) -> Result<Outcome, Failure> {
@@ -142,7 +143,7 @@ fn measure(setting: &Setting, classes: &Classes) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// Adds a row for each class of flows and each memory, the classes under these names.
+/// Adds a row per class of flows and memory size, with these class names.
 fn push(table: &mut Table, flows: &[Flow], classes: &Classes, names: [&str; 3]) {
     let by = classes.by;
     for ((class, _), name) in classes.classes.into_iter().zip(names) {
@@ -153,8 +154,9 @@ fn push(table: &mut Table, flows: &[Flow], classes: &Classes, names: [&str; 3]) 
             let mean = |of: fn(f64) -> f64| {
                 100.0 * of_class.iter().map(|flow| of(flow.error(at, by))).sum::<f64>() / count
             };
-            // Errors are normal around 0, as a rule, of which the mean of the amounts is off by 0.6 deviations
-            // over the root of their number: 95 % are within twice that.
+            // Errors are roughly normal around 0. The mean of their absolute values then has a
+            // standard deviation of 0.6 of theirs over the square root of their number; 95 % lie
+            // within two of these.
             let squares = mean(|error| 100.0 * error * error);
             let margin = if count > 0.0 { 1.96 * 0.6 * (squares / count).sqrt() } else { 0.0 };
             let bias = mean(|error| error);
@@ -163,13 +165,13 @@ fn push(table: &mut Table, flows: &[Flow], classes: &Classes, names: [&str; 3]) 
     }
 }
 
-/// What is found of the k largest flows.
+/// How many of the k largest flows are found.
 struct Found {
-    /// The share of them that are among the k largest by estimate.
+    /// The share of them among the k largest by estimate.
     recall: f64,
     /// Packets of the smallest of them.
     least: f64,
-    /// Packets of the middle one of those that are not found.
+    /// Median packets of those that are missed.
     missed: f64,
 }
 
@@ -212,7 +214,7 @@ fn judge(table: &Table, classes: &Classes, wanted: &Errors) -> Verdict {
             })
             .collect::<Vec<_>>()
     };
-    // The smallest are the most, and the hardest.
+    // The smallest class is the most numerous and the hardest.
     let of_classes = classes.classes.into_iter().zip(wanted).rev().map(|((name, _), wanted)| {
         let [small, middle, large] = *wanted;
         Claim::new(

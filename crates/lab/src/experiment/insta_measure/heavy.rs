@@ -1,4 +1,4 @@
-//! Figure 14: heavy hitters that are overlooked, and others that are named.
+//! Figure 14: missed heavy hitters, and false positives.
 
 use flowgauge_core::terms::Measure;
 

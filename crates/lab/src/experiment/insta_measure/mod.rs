@@ -33,7 +33,7 @@ use super::preset::Preset;
 use super::setting::{Mix, Setting};
 use crate::traffic::{Packet, Scene};
 
-/// The regulators that most figures are about: of one layer, and of two.
+/// The regulators in most figures, with one layer and with two.
 type Rcc = Regulator<u32, 1>;
 type FlowRegulator = Regulator<u32, 2>;
 
@@ -76,10 +76,10 @@ const LENGTHS: Preset = Preset::other(
     "a flow's packets are mostly alike: those of a transfer are full, those of its acknowledgements empty",
 );
 
-/// Runs of one structure have so many times the packets of others.
+/// Runs with a single structure have this many times more packets.
 const LONGER: usize = 4;
 
-/// Millions of packets of a run of so many times the usual length.
+/// Millions of packets in a run of `times` the usual length.
 fn millions(setting: &Setting, times: usize) -> f64 {
     (times * epochs(setting) * setting.packets) as f64 / 1e6
 }
@@ -87,13 +87,13 @@ fn millions(setting: &Setting, times: usize) -> f64 {
 /// Bytes of the paper's regulator.
 const SKETCH: usize = 128 << 10;
 
-/// Packets a second, on average, of the traffic.
+/// Average packet rate of the traffic, per second.
 const RATE: u64 = 1_000_000;
 
-/// Packets that are drawn at once.
+/// Packets drawn at once.
 const PIECE: usize = 1 << 16;
 
-/// Hands on so many epochs of packets, piece by piece; of a trace no more than the one it has.
+/// Passes on this many epochs of packets, piece by piece. A trace provides only its own.
 fn pieces(
     setting: &Setting,
     mix: Mix,
@@ -121,7 +121,7 @@ fn pieces(
     }
 }
 
-/// How many epochs a long run has: of 16 million packets, or of 128 million.
+/// Epochs in a long run: 16 million packets, or 128 million.
 fn epochs(setting: &Setting) -> usize {
     if setting.packets < Setting::full().packets { 16 } else { 64 }
 }

@@ -1,4 +1,4 @@
-//! Figures 1 and 7: which share of the packets reaches the flow table.
+//! Figures 1 and 7: the share of packets that reaches the flow table.
 
 use flowgauge_core::key::{Extract, FlowKey, Key16, KeyKind};
 use flowgauge_core::summary::Options;
@@ -71,7 +71,7 @@ const HALF_16: &str = "16 bits, saturated by half";
 const RCC_LARGE: &str = "RCC, 16 bits, 3 MB";
 const REGULATOR: &str = "FlowRegulator, 128 KB";
 
-/// Whether a packet with this digest is let through.
+/// Whether a packet with this digest passes.
 type Takes = Box<dyn FnMut(u64) -> bool>;
 
 fn build(name: &str, setting: &Setting) -> Result<Takes, Failure> {
@@ -149,14 +149,14 @@ fn measure(setting: &Setting, names: &[&str]) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// The mean share that a structure lets through, the first tenth left out, in which it fills.
+/// The mean share that a structure lets pass, without the first tenth, in which it fills up.
 fn percent(table: &Table, name: &str) -> f64 {
     let all = table.numbers("structure", name, "percent");
     let settled = &all[all.len() / 10..];
     settled.iter().sum::<f64>() / settled.len() as f64
 }
 
-/// Why RCC cannot let as many packets through as the paper says.
+/// Why RCC cannot let as many packets pass as the paper says.
 const PROOF: &str = "It cannot follow from the rules. A packet sets at most one bit, and a saturated vector \
                      has at least 6 of its 8 bits set (12 of 16), all of which it clears: at most one packet \
                      in 6 saturates a vector of 8 bits, 16.7 %, and one in 12 one of 16 bits, 8.3 %.";

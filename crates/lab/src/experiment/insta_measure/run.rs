@@ -1,4 +1,4 @@
-//! A long run: what several structures say of every flow, and what is true.
+//! A long run: estimates of several structures for every flow, beside the true sizes.
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{Extract, FlowKey, Key16, KeyKind};
@@ -10,42 +10,43 @@ use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::structure::Structure;
 use crate::failure::Failure;
 
-/// The skew of its traffic.
+/// The skew of the traffic.
 const SKEW: f64 = 1.1;
 
-/// Buckets of the exact table: with room for more flows than there are.
+/// Buckets of the exact table: more than there are flows.
 const BUCKETS: usize = 1 << 21;
 
 /// A flow.
 pub(super) struct Flow {
     pub(super) truth: Size,
-    /// Packets and bytes, as each structure says.
+    /// Packets and bytes as each structure estimates them.
     estimates: Vec<[f64; 2]>,
 }
 
 impl Flow {
-    /// What a structure says.
+    /// A structure's estimate.
     pub(super) fn estimate(&self, structure: usize, by: Measure) -> f64 {
         self.estimates[structure][usize::from(by == Measure::Bytes)]
     }
 
-    /// By which share that is too much.
+    /// The signed relative error of a structure's estimate.
     pub(super) fn error(&self, structure: usize, by: Measure) -> f64 {
         self.estimate(structure, by) / self.truth.by(by) as f64 - 1.0
     }
 }
 
-/// How long packets are.
+/// Packet lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lengths {
-    /// Those of a flow all alike: of 12 flows, on average 7 have 64 bytes, 4 have 570, 1 has 1,518.
+    /// One length per flow: out of 12 flows, on average 7 have 64 bytes, 4 have 570 and 1 has
+    /// 1,518.
     ByFlow,
-    /// The same, packet by packet.
+    /// The same distribution per packet.
     Mixed,
 }
 
 impl Lengths {
-    /// Of a packet that was drawn with this length, of a flow with this digest.
+    /// The length of a packet, given the drawn length and the flow's digest.
     fn of(self, drawn: u32, digest: u64) -> u32 {
         match (self, digest % 12) {
             (Self::Mixed, _) => drawn,
@@ -56,17 +57,17 @@ impl Lengths {
     }
 }
 
-/// Every flow of a run over five-tuples of Zipf's traffic, so many times as long as the usual one.
+/// Every flow of a run over Zipf five-tuples, `times` as long as the usual one.
 ///
 /// # Errors
-/// When a structure cannot be built.
+/// A structure cannot be built.
 pub(super) fn run(
     setting: &Setting,
     structures: &[Structure],
     lengths: Lengths,
     times: usize,
 ) -> Result<Vec<Flow>, Failure> {
-    // Not that of the structures: lengths have nothing to do with places.
+    // A separate digest, so that lengths are independent of positions in the structures.
     let digester = Digester::new(Seed::number(setting.seed + 1), Isa::best());
     let digester = digester.for_keys(Key16::SHORTEST);
     let exact = Structure::new("exact", "linear-table").with([("buckets", BUCKETS)]);
@@ -113,14 +114,14 @@ pub(super) fn run(
     Ok(flows)
 }
 
-/// InstaMeasure with a regulator of so many bytes, before the paper's table.
+/// InstaMeasure with a regulator of this many bytes before the paper's table.
 pub(super) fn of_sketch(bytes: usize) -> Structure {
     let parameters = [("sketch", bytes), ("entries", 1 << 20)];
     Structure::new(format!("{} KB", bytes >> 10), "insta-measure").with(parameters)
 }
 
-/// What is measured, how tables call it, and the least size of each class of flows, in tables' words
-/// too: the largest first.
+/// The measure with its name in tables, and the minimum size of each class of flows with the
+/// class's name, largest first.
 pub(super) struct Classes {
     pub(super) by: Measure,
     pub(super) classes: [(&'static str, f64); 3],
@@ -135,7 +136,7 @@ pub(super) const BYTES: Classes =
     Classes { by: Measure::Bytes, classes: [("1 GB", 1e9), ("100 MB", 1e8), ("10 MB", 1e7)] };
 
 impl Classes {
-    /// The class of a flow of this size: the first that it is not too small for.
+    /// The class of a flow of this size: the first whose minimum it reaches.
     pub(super) fn of(&self, size: f64) -> Option<&'static str> {
         self.classes.iter().find(|(_, least)| size >= *least).map(|(name, _)| *name)
     }

@@ -1,4 +1,4 @@
-//! Figure 13: every flow's estimate beside its size.
+//! Figure 13: every flow's estimate over its size.
 
 use flowgauge_core::terms::Measure;
 
@@ -71,7 +71,7 @@ const SKETCH: usize = 8 << 20;
 const KILO: f64 = 1e3;
 const MEGA: f64 = 1e6;
 
-/// What the paper has for each class.
+/// The paper's errors for each class.
 const PACKETS_OFF: [f64; 3] = [0.54, 1.61, 3.46];
 const BYTES_OFF: [f64; 3] = [0.63, 1.74, 3.65];
 
@@ -106,7 +106,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 fn judge(table: &Table) -> Verdict {
     let claims = [(&PACKETS, PACKETS_OFF), (&BYTES, BYTES_OFF)].into_iter().flat_map(
         |(classes, wanted)| {
-            // The smallest are the most, and the hardest.
+            // The smallest class is the most numerous and the hardest.
             let classes_of = classes.classes.into_iter().zip(wanted).rev();
             classes_of.map(move |((name, _), wanted)| {
                 Claim::new(
@@ -120,7 +120,7 @@ fn judge(table: &Table) -> Verdict {
     Verdict::of(table, claims)
 }
 
-/// The standard error of a class, if there is any flow of it.
+/// The standard error of a class, if it has any flows.
 fn of_class(table: &Table, classes: &Classes, name: &str, wanted: f64) -> Part {
     let (truth, said, unit) = match classes.by {
         Measure::Packets => ("kilopackets", "kilopackets_said", KILO),

@@ -68,10 +68,10 @@ const ONES: &str = "by one-bits of the source";
 const DIGEST: &str = "by digest";
 const BARE_BY_DIGEST: &str = "bare loop";
 
-/// How often each worker takes its packets in a round.
+/// Passes of each worker over its packets per round.
 const PASSES: usize = 3;
 
-/// What the paper reaches on two cores, as a multiple of one.
+/// The paper's rate on two cores over that on one.
 const WANTED: f64 = 25.48 / 18.88;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -123,7 +123,7 @@ fn as_runner(boxed: &mut Box<dyn Runner<Key16>>) -> &mut dyn Runner<Key16> {
     &mut **boxed
 }
 
-/// The parts of workers: a source's packets go to one of them, by its one-bits.
+/// Partitions by worker: the number of one-bits of the source selects the worker.
 fn by_ones(stream: &Stream<Key16>, workers: usize) -> Vec<Stream<Key16>> {
     let mut parts = vec![Stream { keys: Vec::new(), elements: Vec::new() }; workers];
     for (key, element) in stream.keys.iter().zip(&stream.elements) {

@@ -1,4 +1,4 @@
-//! Section IV-B: the flow table: how full it gets, and which flows it gives up.
+//! Section IV-B: the flow table's load, and which flows it evicts.
 
 use flowgauge_core::key::{Key16, KeyKind};
 use flowgauge_core::summary::Answers;
@@ -63,13 +63,13 @@ const BY_ENTRIES: Chart = Chart {
     see: "Small tables are full: triangular probing reaches every entry.",
 };
 
-/// Entries, from few to many.
+/// Table sizes in entries, ascending.
 const ENTRIES: [usize; 5] = [1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16];
 
-/// The stream is so many epochs long.
+/// Length of the stream in epochs.
 const TURNS: usize = 8;
 
-/// Of an entry in so many the largest flows are looked for.
+/// Looks for the largest flows: one per this many entries.
 const LARGEST: usize = 100;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -108,7 +108,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// The flows of the table, in order.
+/// The keys of the table's flows, sorted.
 fn named(answers: &dyn Answers) -> Vec<u128> {
     let mut named = Vec::new();
     if let Some(candidates) = answers.candidates() {

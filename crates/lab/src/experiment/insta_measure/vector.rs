@@ -1,27 +1,27 @@
-//! A regulator of virtual vectors of any number of bits, one layer or two. That of the engine has
-//! vectors of eight bits; this one follows the paper's rules without any thought of speed.
+//! A regulator with virtual vectors of any number of bits, in one layer or two. The engine's has
+//! vectors of eight bits; this one follows the paper's rules without regard for speed.
 
-/// Shared words, in which each flow has a vector of so many bits.
+/// Shared words in which each flow has a vector of `bits` bits.
 struct Layer {
     words: Vec<u64>,
     bits: u32,
     saturated: u32,
 }
 
-/// Tenths of its bits that are clear where a vector is saturated, by the paper's rules.
+/// Tenths of the bits that are clear in a saturated vector, by the paper's rules.
 pub(super) const TENTHS: u32 = 3;
 
-/// Clear bits of a vector of so many at which it is saturated.
+/// The number of clear bits at which a vector of `bits` bits is saturated.
 fn saturated(bits: u32, tenths: u32) -> u32 {
     tenths * bits / 10
 }
 
-/// Marks that saturate a vector of so many bits, in the mean.
+/// Mean number of marks that saturate a vector of `bits` bits.
 pub(super) fn wait(bits: u32) -> f64 {
     (saturated(bits, TENTHS) + 1..=bits).map(|clear| f64::from(bits) / f64::from(clear)).sum()
 }
 
-/// What linear counting makes of a vector of so many bits that is saturated.
+/// The linear counting estimate for a saturated vector of `bits` bits.
 pub(super) fn linear(bits: u32) -> f64 {
     let clear = f64::from(saturated(bits, TENTHS)) / f64::from(bits);
     -f64::from(bits) * clear.ln()
@@ -32,8 +32,8 @@ impl Layer {
         Self { words: vec![0; (bytes / 8).max(1)], bits, saturated: saturated(bits, tenths) }
     }
 
-    /// Marks a random bit of a flow's vector: one bit of each of as many parts of a word. The clear
-    /// bits where it is saturated, which clears it.
+    /// Marks a random bit of a flow's vector, which has one bit in each of `bits` parts of a word.
+    /// If that saturates it, clears the vector and returns the number of clear bits.
     fn mark(&mut self, digest: u64, random: &mut fastrand::Rng) -> Option<u32> {
         let place = (digest as u32 as usize) % self.words.len();
         let part = u64::BITS / self.bits;
@@ -56,16 +56,16 @@ impl Layer {
     }
 }
 
-/// RCC with one layer, a flow regulator with two.
+/// RCC with one layer, or a flow regulator with two.
 pub(super) struct Vectors {
     first: Layer,
-    /// One for each number of clear bits at saturation; none of RCC.
+    /// One layer per number of clear bits at saturation; empty for RCC.
     second: Vec<Layer>,
     random: fastrand::Rng,
 }
 
 impl Vectors {
-    /// With so many bytes in all, and so many bits of a vector in each layer.
+    /// A structure of `bytes` in all, with vectors of `bits` bits in each layer.
     pub(super) fn new(bytes: usize, bits: u32, layers: usize, seed: u64) -> Self {
         let levels = if layers == 1 { 0 } else { saturated(bits, TENTHS) as usize + 1 };
         let layer = || Layer::new(bytes / (1 + levels), bits, TENTHS);
@@ -73,13 +73,13 @@ impl Vectors {
         Self { first: layer(), second, random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// One layer that is saturated with so many tenths of its bits clear.
+    /// One layer with vectors that are saturated with this many tenths of the bits clear.
     pub(super) fn saturated_at(tenths: u32, bytes: usize, bits: u32, seed: u64) -> Self {
         let first = Layer::new(bytes, bits, tenths);
         Self { first, second: Vec::new(), random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Whether a packet is let through.
+    /// Whether a packet passes.
     pub(super) fn takes(&mut self, digest: u64) -> bool {
         let Some(clear) = self.first.mark(digest, &mut self.random) else { return false };
         match self.second.get_mut(clear as usize) {
@@ -93,7 +93,7 @@ impl Vectors {
 mod tests {
     use super::*;
 
-    /// The paper's numbers: 9.7 packets of eight bits, 77 of 64.
+    /// The paper's numbers: 9.7 packets for eight bits, 77 for 64.
     #[test]
     fn a_flow_alone_waits_as_long_as_theory_says() {
         assert!((wait(8) - 9.743).abs() < 1e-3 && (wait(64) - 76.6).abs() < 0.1);

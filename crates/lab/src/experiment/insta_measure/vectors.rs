@@ -1,4 +1,4 @@
-//! Figure 8: vectors of more bits, one layer or two, with a single flow.
+//! Figure 8: longer vectors, in one layer or two, with a single flow.
 
 use flowgauge_core::summary::Options;
 
@@ -75,10 +75,10 @@ const REGULATOR: &str = "FlowRegulator";
 const ENGINE_RCC: &str = "RCC, the engine's";
 const ENGINE_REGULATOR: &str = "FlowRegulator, the engine's";
 
-/// Packets let through of each in an epoch of 1000.
+/// Passed packets in an epoch of 1000.
 const THROUGH: usize = 50;
 
-/// A digest: which one does not matter to a flow that is alone.
+/// A digest; its value does not matter to a single flow.
 const FLOW: u64 = 0x0123_4567_89ab_cdef;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -92,7 +92,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     let count = setting.packets / 1000 * THROUGH / 10;
     let mut push = |design: &str, bits: u32, (retained, error): (f64, f64)| {
-        // What linear counting tells of a packet that is let through is too much by some.
+        // The linear counting estimate per passed packet, which is too high.
         let unit = match design {
             REGULATOR | ENGINE_REGULATOR => linear(bits / 2).powi(2),
             _ => linear(bits),
@@ -132,7 +132,8 @@ fn through(regulate: impl FnOnce(&mut dyn FnMut(usize))) -> bool {
     emitted
 }
 
-/// Mean, and standard deviation over it, of the packets from one that is let through to the next.
+/// The mean number of packets from one that passes to the next, and the standard deviation over the
+/// mean.
 fn waits(count: usize, mut takes: impl FnMut() -> bool) -> (f64, f64) {
     let (mut sum, mut squares) = (0.0, 0.0);
     for _ in 0..count {

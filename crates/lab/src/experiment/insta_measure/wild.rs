@@ -103,17 +103,17 @@ const HOURS: usize = 113;
 const HOUR_NS: u64 = 3_600_000_000_000;
 const NAME: &str = "InstaMeasure";
 
-/// Packets of the paper's 113 hours.
+/// Packets in the paper's 113 hours.
 const PAPER_PACKETS: f64 = 9.1e9;
 
-/// The share of a mean hour's packets that an hour has: more by day, less at the weekend.
+/// An hour's packets over those of a mean hour: more by day, fewer at the weekend.
 fn share(hour: usize) -> f64 {
     let day = (hour as f64 / 24.0 * std::f64::consts::TAU).sin();
     let weekend = if (72..120).contains(&hour) { 0.6 } else { 1.0 };
     (1.0 + 0.6 * day) * weekend
 }
 
-/// Packets of a mean hour.
+/// Packets in a mean hour.
 fn hourly(setting: &Setting) -> f64 {
     (setting.packets / 4) as f64
 }
@@ -148,7 +148,7 @@ fn measure_hours(setting: &Setting) -> Result<Outcome, Failure> {
             }
         }
         let seconds = thread_seconds() - start;
-        // What the paper's hour takes.
+        // Load in percent at the packet rate of the paper's hour.
         let load = 100.0 * seconds / packets as f64 * PAPER_PACKETS * share(hour) / all / 3600.0;
         let memory = summary.memory_bytes() as f64 / f64::from(1 << 20);
         let ns = 1e9 * seconds / packets as f64;
@@ -171,7 +171,7 @@ fn judge_hours(table: &Table) -> Verdict {
     let (memory, process) = (of("memory_mb"), of("process_mb"));
     let most = |numbers: &[f64]| numbers.iter().copied().fold(f64::NAN, f64::max);
     let growth = |numbers: &[f64]| {
-        // What the first hour touches is there from the second on.
+        // Memory touched in the first hour is resident from the second on.
         let at = |at: usize| numbers.get(at).copied().unwrap_or(f64::NAN);
         at(numbers.len().wrapping_sub(1)) / at(1)
     };
@@ -209,7 +209,7 @@ fn judge_hours(table: &Table) -> Verdict {
     )
 }
 
-/// How far two columns move together: 1 where one is a multiple of the other.
+/// The correlation of two columns: 1 if one is a multiple of the other.
 fn correlation(xs: &[f64], ys: &[f64]) -> f64 {
     let count = xs.len() as f64;
     let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / count;

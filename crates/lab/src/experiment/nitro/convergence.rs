@@ -1,4 +1,4 @@
-//! Section 4: how long it takes until samples of rows are accurate.
+//! Section 4: how long row samples take to become accurate.
 
 use flowgauge_core::key::{Key8, KeyKind};
 
@@ -82,14 +82,14 @@ const CORRECT: &str = "AlwaysCorrect at 40 Mpps";
 
 const EPSILON: f64 = 0.05;
 
-/// Of those asked so many may be off by more.
+/// Share of the queried flows that may exceed the error.
 const DELTA: f64 = 0.05;
 
-/// Flows that are asked for, and samples for each round.
+/// Queried flows, and samples per round.
 const FLOWS: usize = 10;
 const SAMPLES: usize = 2;
 
-/// Each structure, and nanoseconds between its packets.
+/// Each structure, and the nanoseconds between its packets.
 fn structures() -> [(Structure, i64); 6] {
     let sketch = |label| {
         let shape = [("rows", 5), ("columns", 1 << 19), ("candidates", 0)];
@@ -107,7 +107,7 @@ fn structures() -> [(Structure, i64); 6] {
     ]
 }
 
-/// Packets of streams, each four times as long as the one before.
+/// Stream lengths in packets, each four times the one before.
 fn lengths(setting: &Setting) -> Vec<usize> {
     let most = 16 * setting.packets;
     std::iter::successors(Some(1000), |length| Some(4 * length))

@@ -1,4 +1,4 @@
-//! Figure 3a: speed by the number of flows.
+//! Figure 3a: speed by number of flows.
 
 use flowgauge_core::key::{FlowKey, Key8};
 
@@ -71,7 +71,8 @@ const WITH_KEYS: &str = "Count-Min (1 %) with heavy keys";
 
 const OURS: [&str; 6] = [TABLE, UNIVMON, SKETCHES[1], WITH_KEYS, SKETCHES[2], SAMPLED];
 
-/// The paper's: a table that is asked packet by packet, and sketches with a hash for each row and a heap.
+/// The paper's structures: a table that is looked up packet by packet, and sketches with a hash per
+/// row and a heap.
 const PLAIN_TABLE: &str = "hash table, packet by packet";
 const THEIRS: [&str; 4] = [
     PLAIN_TABLE,
@@ -81,7 +82,7 @@ const THEIRS: [&str; 4] = [
 ];
 
 fn theirs() -> [(&'static str, Box<dyn Runner<Key8>>); 4] {
-    // 8 and 2.7 columns for each that an error of one column's share takes.
+    // 8 and 2.7 times the columns that an error of one column's share needs.
     let sketch = |kind, levels, columns| Box::new(Sketch::new(kind, levels, columns, Work::Heap));
     [
         (THEIRS[0], Box::<Plain>::default()),
@@ -91,11 +92,11 @@ fn theirs() -> [(&'static str, Box<dyn Runner<Key8>>); 4] {
     ]
 }
 
-/// The fewest flows; the most are this many times as many as packets.
+/// The fewest flows; the most are this many times the packets.
 const LEAST: usize = 1 << 10;
 const MOST: usize = 16;
 
-/// What stays within this share of itself does not change.
+/// A rate is steady if it stays above this share of itself.
 const STEADY: f64 = 0.75;
 
 fn structures(flows: usize) -> [Structure; 6] {
@@ -128,7 +129,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// The rates of all with so many flows.
+/// The rates of all structures with this many flows.
 fn measure_flows(table: &mut Table, flows: usize, setting: &Setting) -> Result<(), Failure> {
     let key =
         |flow: u64| Key8::from_canonical(&flow.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Figure 3b: errors of Elastic Sketch by the number of flows.
+//! Figure 3b: errors of Elastic Sketch by number of flows.
 
 use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 use flowgauge_core::summary::{Answers, Estimate, Summary};
@@ -68,17 +68,18 @@ const BY_FLOWS: Chart = Chart {
 const ELASTIC: &str = "Elastic Sketch";
 const UNIVMON: &str = "UnivMon";
 
-/// Bytes of each.
+/// Bytes per structure.
 const MEMORY: usize = 2_700_000;
 
-/// Levels of UnivMon and the keys of each: the deepest has room for its share of 35 million flows.
+/// UnivMon's levels and keys per level. The deepest level has room for its share of 35 million
+/// flows.
 const LEVELS: [(&str, usize); 2] = [("levels", 16), ("top", 2048)];
 
-/// Flows of a scan beside the trace, in quarters of an epoch's packets: up to 35 million.
+/// Scan flows beside the trace, in quarters of an epoch's packets: up to 35 million.
 const QUARTERS: [usize; 6] = [0, 1, 4, 16, 64, 140];
 const FULL_QUARTERS: [usize; 6] = [0, 1, 2, 8, 32, 70];
 
-/// Packets that are handed over at once.
+/// Packets fed at once.
 const PIECE: usize = 1 << 14;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -129,11 +130,11 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// What stands for an infinite error, in percent.
+/// Stands for an infinite error, in percent.
 const INFINITE: f64 = 1e6;
 
-/// Whether no counter is empty: then nothing bounds the number of flows from above but so many packets,
-/// where else the bounds are as close as some counters.
+/// Whether no counter is empty: then only the packet count bounds the number of flows from above.
+/// Otherwise the bounds are as close as a few counters.
 fn is_full(told: &Estimate, packets: f64) -> bool {
     told.high - told.value > packets / 4.0
 }
@@ -143,12 +144,12 @@ fn logs(flows: &Exact) -> f64 {
     flows.iter().map(|(_, packets)| packets as f64 * (packets as f64).log2()).sum()
 }
 
-/// Of so many packets of flows with this sum of f log₂ f, in bits.
+/// Entropy in bits of `packets` packets, whose flows have this sum of f log₂ f.
 fn entropy(packets: f64, logs: f64) -> f64 {
     packets.log2() - logs / packets
 }
 
-/// The entropy that a summary tells, or that its heavy flows and its number of flows imply.
+/// The entropy a summary answers, or the one implied by its heavy flows and its number of flows.
 fn told_entropy(answers: &dyn Answers, packets: f64) -> Option<f64> {
     if let Some(logs) = answers.weight_logs(Measure::Packets) {
         return Some(entropy(packets, logs.value));
@@ -165,7 +166,7 @@ fn told_entropy(answers: &dyn Answers, packets: f64) -> Option<f64> {
     Some(entropy(packets, sum + rest * (rest / flows).max(1.0).log2()))
 }
 
-/// Hands over the keys, and evenly among them as many flows more with a packet each.
+/// Feeds the keys, and evenly among them as many further flows with one packet each.
 fn feed(summary: &mut Box<dyn Summary<Key16>>, keys: &[Key16], scanned: usize) {
     let mut piece = Vec::with_capacity(PIECE + scanned / keys.len() + 2);
     let mut flows = 0;
@@ -182,7 +183,7 @@ fn feed(summary: &mut Box<dyn Summary<Key16>>, keys: &[Key16], scanned: usize) {
     }
 }
 
-/// A flow from an address that nobody else has.
+/// A flow from an otherwise unused address.
 fn of_scan(flow: u64) -> Option<Key16> {
     let mut tuple = [240, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 80, 6];
     tuple[4..10].copy_from_slice(&flow.to_be_bytes()[2..]);

@@ -1,4 +1,4 @@
-//! Section 4.2, idea C: sampling that follows the load.
+//! Section 4.2, idea C: sampling that adapts to the load.
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::{FlowKey, Key8};
@@ -75,13 +75,13 @@ const BY_STEP: Chart = Chart {
 const LINE_RATE: &str = "AlwaysLineRate";
 const CORRECT: &str = "AlwaysCorrect";
 
-/// Millions of packets a second, step by step.
+/// Load in millions of packets per second, step by step.
 const STEPS: [f64; 10] = [0.5, 10.0, 40.0, 10.0, 0.5, 0.5, 10.0, 40.0, 10.0, 0.5];
 
-/// Packets of each flow in a step, of which the second half is looked at: windows have followed by then.
+/// Packets per flow and step. Only the second half is evaluated: by then the windows have adapted.
 const PACKETS: usize = 40_000;
 
-/// Updates a second that AlwaysLineRate is meant for, in millions.
+/// Target of AlwaysLineRate in million updates per second.
 const MEANT: f64 = 0.625;
 
 fn structures() -> [Structure; 2] {
@@ -97,7 +97,7 @@ fn structures() -> [Structure; 2] {
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table =
         Table::new(["mode", "step", "load_mpps", "one_in", "updates_millions", "sampled"]);
-    // No flow is said to have more packets than there are: the other one leaves room.
+    // Estimates are capped at the number of packets: a second flow leaves room above.
     let keys: Vec<Key8> =
         [1, 2].iter().filter_map(|byte| Key8::from_canonical(&[*byte; 8])).collect();
     for structure in structures() {
@@ -147,7 +147,7 @@ fn judge(table: &Table) -> Verdict {
     };
     let stands_for = |mode: &'static str, load: f64, wanted: f64| {
         let all = at(mode, load, "one_in");
-        // The one that is furthest off.
+        // The least accurate.
         let worst = all
             .into_iter()
             .reduce(|a, b| if (a - wanted).abs() > (b - wanted).abs() { a } else { b });

@@ -1,5 +1,5 @@
-//! Sketches as the paper profiles them: a hash for each row, a counter in each, and a heap of heavy
-//! keys that every packet asks.
+//! Sketches as the paper profiles them: a hash and a counter per row, and a heap of heavy keys that
+//! every packet looks up.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use crate::experiment::hashes::xxhash32;
 use crate::experiment::heap::Heap;
 use crate::experiment::latency::Runner;
 
-/// Rows of each sketch, and keys in each heap.
+/// Rows per sketch, and keys per heap.
 pub(super) const ROWS: usize = 5;
 pub(super) const TOP: usize = 128;
 
@@ -21,22 +21,22 @@ pub(super) const TOP: usize = 128;
 pub(super) enum Work {
     Hashes,
     Counters,
-    /// With an estimate for it.
+    /// With a size estimate for the heap.
     Heap,
 }
 
-/// What rows tell of a key.
+/// How rows give an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The least of its counters.
+    /// The minimum of the counters.
     CountMin,
-    /// The median of its counters, by their signs.
+    /// The median of the signed counters.
     CountSketch,
-    /// The median of its counters, less the mean.
+    /// The median of the counters minus the mean.
     Kary,
 }
 
-/// A sketch, or several of ever fewer keys: UnivMon.
+/// A single sketch, or UnivMon: several over successively halved key sets.
 pub(super) struct Sketch<K> {
     kind: Kind,
     work: Work,
@@ -46,7 +46,7 @@ pub(super) struct Sketch<K> {
 }
 
 impl<K: FlowKey> Sketch<K> {
-    /// So many levels of so many columns.
+    /// A sketch with this many levels of this many columns.
     pub(super) fn new(kind: Kind, levels: usize, columns: usize, work: Work) -> Self {
         let level = |_| (vec![[0; ROWS]; columns], Heap::with_counters(TOP));
         Self { kind, work, columns, levels: (0..levels).map(level).collect(), packets: 0 }
@@ -93,7 +93,7 @@ impl<K: FlowKey> Sketch<K> {
     }
 }
 
-/// The middle one of five: that of the last and the two between the least and the most of the others.
+/// The median of five: the median of the last, and of the middle two of the others.
 fn median(numbers: [i32; ROWS]) -> i32 {
     let [pairs @ .., last] = numbers;
     let least = [pairs[0].min(pairs[1]), pairs[2].min(pairs[3])];
@@ -117,12 +117,12 @@ impl<K: FlowKey> Runner<K> for Sketch<K> {
     }
 }
 
-/// A hash table that is asked packet by packet: nothing is fetched ahead.
+/// A hash table that is looked up packet by packet, without prefetching.
 #[derive(Default)]
 pub(super) struct Plain(HashMap<u128, u64>);
 
 impl<K: FlowKey> Runner<K> for Plain {
-    /// Flows stay: the figure is about a table that knows them.
+    /// Flows stay: the figure measures a table that already knows them.
     fn begin(&mut self) {}
 
     fn take(&mut self, batch: &mut Batch<K>) {
@@ -132,7 +132,7 @@ impl<K: FlowKey> Runner<K> for Plain {
     }
 }
 
-/// A sampler that tosses a coin for each packet, and hands on one of so many in the mean.
+/// A sampler that tosses a coin per packet, and on average passes on one in `one_in`.
 pub(super) struct Coin<R, K> {
     random: fastrand::Rng,
     one_in: u64,

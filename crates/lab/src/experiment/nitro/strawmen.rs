@@ -1,4 +1,4 @@
-//! The two strawmen of section 4.1: a sketch of one array, and a sketch of sampled packets.
+//! The two strawmen of section 4.1: a sketch with a single array, and a sketch of sampled packets.
 
 use flowgauge_core::key::{FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::Summary;
@@ -79,10 +79,10 @@ const UNIFORM: &str = "sampled packets";
 const COIN: &str = "sampled packets, a coin each";
 const NITRO: &str = "NitroSketch";
 
-/// One packet in so many is sampled.
+/// One packet in this many is sampled.
 const ONE_IN: u64 = 100;
 
-/// Streams are as many times as long as the one in memory.
+/// Stream lengths as multiples of the one in memory.
 const TURNS: [usize; 4] = [1, 4, 16, 64];
 
 fn structures() -> [Structure; 4] {
@@ -117,10 +117,10 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let lengths = TURNS.map(|turns| turns * stream.keys.len());
     let mut bare = vec![Vec::new(); lengths.len()];
     let mut coins = vec![Vec::new(); lengths.len()];
-    // Squared errors, and rates, of each structure at each length.
+    // Squared errors and rates of each structure, at each length.
     let mut measured = vec![vec![(0.0, Vec::new()); lengths.len()]; structures().len()];
     let mut memory = Vec::new();
-    // Streams are so long that half as many rounds will do.
+    // Streams are long, so half as many rounds suffice.
     let rounds = setting.rounds.div_ceil(2);
     for seed in 0..rounds as u64 {
         let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
@@ -132,7 +132,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         for (structure, measured) in structures().iter().zip(&mut measured) {
             let mut summary = structure.build::<Key8>(&setting)?;
             memory.push(summary.memory_bytes());
-            // What is touched for the first time costs a fault.
+            // The first touch of memory costs a page fault.
             Loop::new(&stream.keys).feed(&mut summary, stream.keys.len());
             summary.clear();
             rates(&mut summary, &stream.keys, &lengths, |at, summary, rate| {
@@ -168,7 +168,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// Tells what became of a runner at each length, with the rate up to there in millions a second.
+/// Reports the state of a runner at each length, with the rate up to there in millions per second.
 fn rates<R: Runner<Key8>>(
     runner: &mut R,
     keys: &[Key8],
@@ -182,7 +182,7 @@ fn rates<R: Runner<Key8>>(
     }
 }
 
-/// The mean of the squared relative errors of these flows, each so many times as large.
+/// The mean squared relative error of these flows after `turns` repetitions.
 fn square(summary: &dyn Summary<Key8>, flows: &[(u128, u64)], turns: usize) -> f64 {
     let Some(sizes) = summary.answers().size() else { return f64::NAN };
     let square = |(key, packets): &(u128, u64)| {

@@ -1,4 +1,4 @@
-//! Table 1: what approaches answer, and what many flows do to them.
+//! Table 1: what each approach answers, and the effect of many flows.
 
 use flowgauge_core::key::{Key4, KeyKind};
 use flowgauge_core::summary::Answers;
@@ -93,7 +93,7 @@ const FLAT: &str = "skew 0.75";
 
 const MEMORY: usize = 2_700_000;
 
-/// Tasks that are asked for: heavy hitters, changes, entropy, number of flows.
+/// Number of evaluated tasks: heavy hitters, changes, entropy, number of flows.
 const TASKS: f64 = 4.0;
 
 fn structures() -> [Structure; 5] {

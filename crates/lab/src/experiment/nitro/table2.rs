@@ -1,4 +1,4 @@
-//! Table 2: what share of the time goes where.
+//! Table 2: where the time goes.
 
 use std::hint::black_box;
 
@@ -63,7 +63,7 @@ pub(crate) const TABLE2: Experiment = Experiment {
 
 const UNIVMON: &str = "UnivMon";
 const THEIRS: &str = "UnivMon, the paper's";
-/// What the paper's profile has of the functions of UnivMon: 37.29, 15.91 and 10.71 + 4.91 of 76.84 %.
+/// The paper's profile of UnivMon's functions: 37.29, 15.91 and 10.71 + 4.91 of 76.84 %.
 const PARTS: [(&str, f64); 3] = [
     (HASHING, 100.0 * 37.29 / 76.84),
     (COUNTERS, 100.0 * 15.91 / 76.84),
@@ -86,7 +86,7 @@ impl<K: FlowKey> Runner<K> for Filling {
     }
 }
 
-/// A sketch without and with its heavy keys; UnivMon cannot be without, and keeps two a level.
+/// A sketch without and with its heavy keys. UnivMon cannot be without, and keeps two per level.
 fn pairs() -> [[Structure; 2]; 4] {
     let shape = [("rows", "4"), ("columns", "65536")];
     let rows = |label: &str, algorithm| {

@@ -1,4 +1,4 @@
-//! Two workers that fill one concurrent summary, against two with a summary each.
+//! Two workers that fill a concurrent summary, against two with a summary each.
 
 use std::sync::Arc;
 
@@ -54,16 +54,16 @@ pub(crate) const CONCURRENT: Experiment = Experiment {
     }],
 };
 
-/// What fits the cache: bytes of a concurrent summary, and flows.
+/// A configuration that fits the cache: bytes of a concurrent summary, and flows.
 const SMALL: (usize, u64) = (1 << 19, 1 << 12);
 
-/// Flows of a summary that does not.
+/// Flows of a summary that does not fit.
 const MANY: u64 = 1_000_000;
 
 const CACHED: &str = "in the cache";
 const BEYOND: &str = "beyond the cache";
 
-/// Times that the bare loop takes all packets.
+/// Passes of the bare loop over all packets.
 const BARE_PASSES: usize = 8;
 
 const SKEWS: [f64; 3] = [0.0, 1.0, 1.5];
@@ -115,16 +115,16 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// Packets of so many flows, their shares by Zipf's law with this skew.
+/// Packets of this many flows with Zipf shares of this skew.
 fn draw(setting: &Setting, flows: u64, skew: f64) -> Result<Stream<Key8>, Failure> {
     let profile = Profile::Zipf { flows, skew };
     let epochs = Scene::Plain.draw(profile, setting.packets as u64, THRESHOLD, setting.seed)?;
     Ok(Stream::of(&epochs[0], KeyKind::PAIR, setting.seed))
 }
 
-/// Nanoseconds per packet in each round: one worker with an ordinary summary, one with a concurrent
-/// summary, two with an ordinary summary each, and two with one concurrent summary; and the packets
-/// that found no room.
+/// Nanoseconds per packet, round by round: one worker with an ordinary summary, one with a
+/// concurrent one, two with a summary each, and two that fill one together. Also the number of
+/// untracked packets.
 fn contest(
     structure: &Structure,
     setting: &Setting,
@@ -152,7 +152,7 @@ fn contest(
     Ok((times, alone[0].untracked()))
 }
 
-/// Each of these takes its packets so many times, all at once.
+/// Each runner processes its packets `passes` times, all at once.
 fn run<R: Runner<Key8>>(runners: &mut [R], streams: &[Stream<Key8>], passes: usize) -> Together {
     let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key8>);
     together(runners.zip(streams), BATCH_PACKETS, passes)

@@ -1,4 +1,4 @@
-//! One worker against two, round by round, with arithmetic beside them.
+//! One worker against two, round by round, with arithmetic as a reference.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
 use crate::failure::Failure;
 
-/// Rounds that are to count, and those that are taken at most, for each of the setting's.
+/// Rounds that should count, and the maximum taken, per round of the setting.
 pub(super) const COUNT: usize = 4;
 pub(super) const MOST: usize = 12;
 
-/// Steps of arithmetic for each packet.
+/// Arithmetic steps per packet.
 const STEPS: u64 = 8;
 
-/// Multiplications for each packet, and no look at it.
+/// Multiplications for each packet, without reading it.
 pub(super) struct Arithmetic;
 
 impl Runner<Key8> for Arithmetic {
@@ -29,7 +29,7 @@ impl Runner<Key8> for Arithmetic {
 
     fn take(&mut self, batch: &mut Batch<Key8>) {
         let steps = 0..STEPS * batch.len() as u64;
-        // Four chains at once keep the multiplier busy.
+        // Four independent chains keep the multiplier busy.
         black_box(steps.fold([1_u64, 3, 5, 7], |chains, step| {
             chains.map(|chain| black_box(chain.wrapping_mul(step | 1)))
         }));
@@ -39,7 +39,7 @@ impl Runner<Key8> for Arithmetic {
 pub(super) type Built = Result<Box<dyn Runner<Key8>>, Failure>;
 pub(super) type Shared = Arc<Stream<Key8>>;
 
-/// Streams that workers keep.
+/// Streams shared with workers.
 pub(super) fn shared(streams: impl IntoIterator<Item = Stream<Key8>>) -> Vec<Shared> {
     streams.into_iter().map(Arc::new).collect()
 }
@@ -52,7 +52,7 @@ struct Side {
 }
 
 impl Side {
-    /// Measurements take at least so long.
+    /// `least_ns` is the minimum duration of a measurement.
     fn new(
         crew: &Crew,
         build: impl Fn() -> Built,
@@ -71,7 +71,7 @@ impl Side {
         crew.together(&mut self.runners, &self.streams, BATCH_PACKETS, self.passes)
     }
 
-    /// Nanoseconds a packet, and whether every worker had a core.
+    /// Nanoseconds per packet, and whether every worker had a core.
     fn ns(&mut self, crew: &Crew) -> (f64, bool) {
         let packets: usize = self.streams.iter().map(|stream| stream.keys.len()).sum();
         let run = self.run(crew);
@@ -86,10 +86,10 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// Both measurements take at least so long.
+    /// Both with a minimum duration.
     ///
     /// # Errors
-    /// When a runner cannot be built.
+    /// A runner cannot be built.
     pub(super) fn new(
         crew: &Crew,
         build: impl Fn() -> Built,
@@ -102,7 +102,7 @@ impl Both {
     }
 }
 
-/// A summary that is measured.
+/// A measured summary.
 pub(super) struct Contest {
     name: &'static str,
     kind: &'static str,
@@ -121,7 +121,7 @@ impl Contest {
         Self { name, kind, both, rounds }
     }
 
-    /// Takes a round, if one is wanted still.
+    /// Takes a round, if more are wanted.
     pub(super) fn round(&mut self, crew: &Crew, arithmetic: &mut Both) {
         let Self { both, rounds, .. } = self;
         rounds.take(|| {
@@ -139,7 +139,7 @@ impl Contest {
         });
     }
 
-    /// Rates; the ratio is the median of the rounds' ratios.
+    /// Adds the rates; the ratio is the median of the rounds' ratios.
     pub(super) fn tell(&self, table: &mut Table) {
         let (told, rounds) = (self.rounds.told(), &self.rounds);
         row!(

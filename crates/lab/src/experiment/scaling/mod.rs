@@ -23,14 +23,14 @@ const EPOCH: Preset =
     Preset::of("epoch", "2 million packets", preset::epoch, "`--quick` is for every day");
 const CORES: Preset = Preset::same("cores", "2");
 
-/// Workers that are compared with one.
+/// Workers compared with one.
 const WORKERS: usize = 2;
 
-/// Nanoseconds of a measurement at least, for each packet: 20 ms for a million.
+/// Minimum nanoseconds of a measurement, per packet: 20 ms for a million.
 const LEAST_NS: f64 = 20.0;
 
-/// Measures ways to take so many packets, as many times as they are told, in turns: the nanoseconds a
-/// packet of each of them, round by round. Nothing is told where the workers did not have a core each.
+/// Measures several ways to process `packets`, in turns: nanoseconds per packet for each way, round
+/// by round. Rounds in which the workers did not have a core each are left out.
 fn in_turns<const N: usize>(
     packets: usize,
     rounds: usize,

@@ -1,4 +1,4 @@
-//! Frames in memory, for runs through the whole engine.
+//! Frames in memory, for runs of the whole engine.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::traffic::Packet;
 /// Bytes of a frame up to the end of its ports: Ethernet and IPv4 without options.
 const CAPTURED: usize = 38;
 
-/// Packets as frames one behind the other.
+/// Packets as consecutive frames.
 pub(super) struct Recording {
     bytes: Vec<u8>,
 }
@@ -21,13 +21,13 @@ impl Recording {
         Self { bytes: packets.iter().flat_map(frame).collect() }
     }
 
-    /// All packets so many times, with a note of when each one of `every` was handed out.
+    /// Replays all packets `passes` times, and notes the time after every `every` packets.
     pub(super) fn replay(&self, passes: usize, every: usize) -> Replay<'_> {
         Replay { recording: self, at: 0, passes, every, handed: 0, asked: Vec::with_capacity(128) }
     }
 }
 
-/// The first bytes of a packet, whose checksums are nobody's concern.
+/// The first bytes of a packet. Nothing checks its checksums.
 fn frame(packet: &Packet) -> [u8; CAPTURED] {
     let mut frame = [0; CAPTURED];
     frame[12..24].copy_from_slice(&[0x08, 0, 0x45, 0, 0, 50, 0, 0, 0, 0, 64, packet.ip.protocol]);
@@ -42,7 +42,7 @@ pub(super) struct Replay<'a> {
     passes: usize,
     every: usize,
     handed: usize,
-    /// When the packets were handed out before which an update is due.
+    /// Times at which the packets that trigger updates were handed out.
     pub(super) asked: Vec<Instant>,
 }
 
@@ -63,7 +63,7 @@ impl Source for Replay<'_> {
             time_ns: 0,
         }));
         self.at = end;
-        // An update is made before the packet behind those of it.
+        // An update is made when the first packet after it arrives.
         let before = self.handed.saturating_sub(1) / self.every;
         self.handed += burst.len();
         if (self.handed - 1) / self.every > before {

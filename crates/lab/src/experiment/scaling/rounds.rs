@@ -1,42 +1,42 @@
-//! Rounds that count only where the machine gave what they need.
+//! Measurement rounds that count only if the machine provided the cores they need.
 
 use std::ops::RangeInclusive;
 
 use crate::experiment::part::median;
 
-/// How much faster arithmetic is on two threads where each has a core of its own: two threads of one
-/// core gain less, and one that was kept from its core seems to gain more.
+/// Speed-up of arithmetic on two threads with a core each. Two threads of one core gain less; a
+/// thread that was kept from its core seems to gain more.
 pub(super) const DOUBLES: RangeInclusive<f64> = 1.9..=2.1;
 
-/// Rounds that must count at least for what they tell to be believed.
+/// Minimum number of counting rounds for a reliable result.
 pub(super) const LEAST: usize = 3;
 
-/// A round of one worker, of two, and of arithmetic beside them.
+/// A round: one worker, two workers, and arithmetic before and after.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
-    /// Nanoseconds a packet.
+    /// Nanoseconds per packet.
     pub(super) one_ns: f64,
     pub(super) two_ns: f64,
-    /// How many times as fast arithmetic was on two threads, before and after.
+    /// Speed-up of arithmetic on two threads, before and after.
     pub(super) arithmetic: [f64; 2],
-    /// Whether the operating system let every worker have a core.
+    /// Whether every worker had a core.
     pub(super) cores: bool,
 }
 
 impl Round {
-    /// What arithmetic gained where that was farther from double.
+    /// The speed-up of arithmetic, before or after, that is farther from two.
     fn gain(&self) -> f64 {
         let [before, after] = self.arithmetic;
         if (before - 2.0).abs() > (after - 2.0).abs() { before } else { after }
     }
 
-    /// Whether it counts. What was measured has no say in it.
+    /// Whether it counts. This does not depend on the measured result.
     fn counts(&self) -> bool {
         self.cores && self.arithmetic.iter().all(|gain| DOUBLES.contains(gain))
     }
 }
 
-/// The rounds of a measurement: those in which the machine did not give two cores are retaken.
+/// The rounds of a measurement. Rounds without two full cores are retaken.
 #[derive(Clone, Debug)]
 pub(super) struct Rounds {
     taken: Vec<Round>,
@@ -44,10 +44,10 @@ pub(super) struct Rounds {
     most: usize,
 }
 
-/// What rounds tell: medians of those that count; of all, where too few do.
+/// Medians of the rounds that count, or of all if too few do.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
-    /// Nanoseconds a packet.
+    /// Nanoseconds per packet.
     pub(super) one_ns: f64,
     pub(super) two_ns: f64,
     pub(super) ratio: f64,
@@ -55,29 +55,29 @@ pub(super) struct Told {
 }
 
 impl Rounds {
-    /// Until so many count, or at most so many are taken.
+    /// Takes rounds until `wanted` count, at most `most`.
     pub(super) fn new(wanted: usize, most: usize) -> Self {
         Self { taken: Vec::with_capacity(most), wanted, most }
     }
 
-    /// Takes one, if one is wanted still.
+    /// Takes a round, if more are wanted.
     pub(super) fn take(&mut self, round: impl FnOnce() -> Round) {
         if self.taken.len() < self.most && self.taken() - self.retaken() < self.wanted {
             self.taken.push(round());
         }
     }
 
-    /// How many were taken.
+    /// Number of rounds taken.
     pub(super) fn taken(&self) -> usize {
         self.taken.len()
     }
 
-    /// How many of them do not count.
+    /// Number of rounds that do not count.
     pub(super) fn retaken(&self) -> usize {
         self.taken.iter().filter(|round| !round.counts()).count()
     }
 
-    /// What arithmetic gained in each, whether it counts or not.
+    /// The speed-up of arithmetic in every round, counted or not.
     pub(super) fn gains(&self) -> impl Iterator<Item = f64> {
         self.taken.iter().map(Round::gain)
     }
@@ -99,7 +99,7 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    /// Takes these gains of a summary and of arithmetic, as long as some are wanted.
+    /// Takes rounds with these gains of a summary and of arithmetic, as long as more are wanted.
     fn rounds(wanted: usize, most: usize, times: &[(f64, [f64; 2])]) -> Rounds {
         let mut rounds = Rounds::new(wanted, most);
         for &(ratio, arithmetic) in times {

@@ -1,4 +1,4 @@
-//! Two workers with a summary each, against one.
+//! Two workers with a summary each, against one worker.
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog::ALGORITHMS;
@@ -52,18 +52,18 @@ pub(crate) const SEPARATE: Experiment = Experiment {
     }],
 };
 
-/// Bytes of a summary that fits the cache of a core.
+/// Bytes of a summary that fits a core's cache.
 const SMALL: usize = 1 << 19;
 
-/// What is wanted of a summary in the cache, and of a large table.
+/// Wanted speed-up of a summary in the cache, and of a large table.
 const WANTED: f64 = 1.8;
 const WANTED_LARGE: f64 = 1.6;
 
 const CACHED: &str = "in the cache";
 const LARGE: &str = "a million flows";
 
-/// Packets of a pass of arithmetic, and nanoseconds of a measurement of it at least, for each packet of
-/// the setting: 5 ms for a million.
+/// Packets in a pass of arithmetic, and minimum nanoseconds of its measurement per packet of the
+/// setting: 5 ms for a million.
 const PASS: usize = 1 << 12;
 const ARITHMETIC_NS: f64 = 5.0;
 
@@ -83,7 +83,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut contests = Vec::new();
     let (mut left_out, mut by_flow) = (Vec::new(), Vec::new());
     for info in ALGORITHMS {
-        // As the engine has it: only what adds up may have a flow in both parts.
+        // As in the engine: a flow may be in both parts only if summaries add up.
         let parts = if info.laws.flows || info.laws.merge == Merge::Disjoint {
             by_flow.push(info.name);
             &apart
@@ -106,7 +106,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let least_ns = LEAST_NS * uniform.packets as f64;
     let both = Both::new(&crew, build, &shared([stream]), &parts, least_ns)?;
     contests.push(Contest::new(name, LARGE, both, setting));
-    // By turns, so that some time without two cores takes a round from each and not all from one.
+    // In turns, so that a period without two cores costs each contest one round, not one contest
+    // all rounds.
     for _ in 0..MOST * setting.rounds {
         for contest in &mut contests {
             contest.round(&crew, &mut arithmetic);
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
     use crate::experiment::table::row;
 
-    /// The verdict on a summary with this ratio, of this many rounds, and on a table that scales.
+    /// The verdict on a summary with this ratio and number of rounds, and on a table that scales.
     fn stand(ratio: f64, [rounds, retaken]: [usize; 2]) -> &'static str {
         let mut table = Table::new(["structure", "kind", "ratio", "rounds", "retaken"]);
         row!(table, "one", CACHED, ratio, rounds, retaken);

@@ -1,4 +1,4 @@
-//! Answers during an epoch, of several workers: what they cost, and what they are worth.
+//! Reports during an epoch with several workers: their cost and their accuracy.
 
 use std::time::Instant;
 
@@ -42,19 +42,19 @@ pub(crate) const UPDATES: Experiment = Experiment {
     }],
 };
 
-/// Nanoseconds of the epoch that rates are of, for each packet of the setting: a second for a million.
+/// Nanoseconds of the reference epoch, per packet of the setting: one second for a million.
 const EPOCH_NS: f64 = 1000.0;
 
-/// How often the answer is asked for before the end.
+/// Number of reports before the end.
 const ASKED: [(usize, &str); 2] = [(10, "10 times"), (100, "100 times")];
 
-/// What is wanted of the rate, and of errors.
+/// Wanted rate, and wanted errors.
 const WANTED_RATE: f64 = 0.9;
 const WANTED_ERROR: f64 = 1.2;
 
 const EXACT: &str = "linear-table";
 
-/// Algorithms with parameters that say all of their size.
+/// Algorithms with parameters that determine their size.
 const NAMES: [(&str, &[(&str, u64)]); 4] = [
     ("count-min", &[("rows", 4), ("columns", 8192), ("candidates", 1024)]),
     ("count-sketch", &[("rows", 5), ("columns", 8192), ("candidates", 1024)]),
@@ -131,12 +131,12 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// Packets between updates, of which there are so many in an epoch and none at its end.
+/// Packets between `times` updates in an epoch, none of them at its end.
 fn every(packets: usize, times: usize) -> usize {
     packets.div_ceil(times + 1)
 }
 
-/// What was measured of the speed of a structure.
+/// The measured speed of a structure.
 struct Speeds {
     never: f64,
     asked: Vec<Speed>,
@@ -148,8 +148,8 @@ struct Speed {
     delays_us: Vec<f64>,
 }
 
-/// The rate without updates and with as many as [`ASKED`] says, in turns: the best of the rounds, since
-/// whatever else runs on the cores only makes them longer.
+/// Rates without updates and with the numbers of [`ASKED`], in turns. The best round counts, since
+/// interference only makes it slower.
 fn speeds(config: &Config, recording: &Recording, setting: &Setting) -> Result<Speeds, Failure> {
     let once = timed(config.clone(), recording, 4, usize::MAX)?.0;
     let passes = (EPOCH_NS * once / 1e3).ceil() as usize;
@@ -176,7 +176,7 @@ fn speeds(config: &Config, recording: &Recording, setting: &Setting) -> Result<S
     Ok(Speeds { never, asked })
 }
 
-/// Million packets a second of a run over so many passes, and how long after it was due each update came.
+/// Million packets per second over `passes` passes, and the delay of each update.
 fn timed(
     config: Config,
     recording: &Recording,
@@ -198,7 +198,7 @@ fn timed(
     Ok((1e3 * outcome.total.account.keyed as f64 / ns, delays))
 }
 
-/// The flow of each packet by its number, and their keys.
+/// The flow of each packet by number, and the keys of flows.
 struct Numbered {
     flows: Vec<u32>,
     keys: Vec<CanonicalKey>,
@@ -218,7 +218,7 @@ impl Numbered {
     }
 }
 
-/// The mean absolute error and the root of the mean square of all flows' sizes, in each report.
+/// The mean absolute error and the root mean square error of all flows' sizes, in each report.
 fn errors(
     config: Config,
     recording: &Recording,
@@ -276,7 +276,7 @@ fn judge(table: &Table) -> Verdict {
     };
     let errors = NAMES.map(|(name, _)| {
         let rows = table.of("structure", name).filter(|row| row.text("asked") != "never");
-        // A number that is none is the largest.
+        // NaN counts as the largest.
         let error = rows.map(|row| row.number("error_ratio")).max_by(f64::total_cmp);
         let what = format!("{name}, error over that of one summary at worst");
         Part::at_most(&what, error.unwrap_or(f64::NAN), WANTED_ERROR)

@@ -1,4 +1,4 @@
-//! Section 3: how precise a count array of a named size is.
+//! Section 3: the precision of a count array by size.
 
 use flowgauge_core::key::{Key8, KeyKind};
 
@@ -73,14 +73,14 @@ const BY_SIZE: Chart = Chart {
     see: "",
 };
 
-/// What the paper has, in percent.
+/// The paper's precision in percent.
 const PRECISION: f64 = 99.5;
 const RECALL: f64 = 96.54;
 
 const OVERWRITING: &str = "overwriting";
 const ADDITIVE: &str = "additive";
 
-/// Slots, and those of which the claim is checked.
+/// Numbers of slots, and those for which the claim is checked.
 const SLOTS: [usize; 6] = [1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
 const NAMED: f64 = 4_194_304.0;
 
@@ -104,7 +104,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         "recall_percent_spread",
     ]);
     let seeds = setting.rounds.max(3);
-    // Flows all alike are heavy nowhere.
+    // Uniform traffic has no heavy flows.
     for (traffic, mix) in TRAFFIC.into_iter().take(2) {
         let mut scores = vec![[const { (Vec::new(), Vec::new()) }; 2]; SLOTS.len()];
         for seed in 0..seeds as u64 {
@@ -114,7 +114,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             for (slots, scores) in SLOTS.into_iter().zip(&mut scores) {
                 for (structure, (precisions, recalls)) in structures(slots).iter().zip(scores) {
                     let score = exam.score(structure, "heavy-hitters")?.unwrap_or_default();
-                    // Who names nothing names nothing wrongly.
+                    // An empty list has no false positives.
                     precisions.push(100.0 * score.precision().unwrap_or(1.0));
                     recalls.push(100.0 * score.recall().unwrap_or(f64::NAN));
                 }

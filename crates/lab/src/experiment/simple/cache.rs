@@ -1,4 +1,4 @@
-//! Memory accesses of structures by their size, by a simulation of the paper's caches.
+//! Memory accesses of structures by size, in a simulation of the paper's caches.
 
 use flowgauge_core::key::{FlowKey, Key8, KeyKind};
 
@@ -78,22 +78,22 @@ const BY_SIZE: Chart = Chart {
 /// Memory limits of the structures in bytes. A table stays below its limit.
 const SIZES: [usize; 7] = [1 << 16, 1 << 18, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
 
-/// What packets touch, in the mean.
+/// The mean number of lines that a packet touches.
 pub(super) struct Lines {
     pub(super) entries: f64,
-    /// Lines by the level of the caches that holds them; memory comes last.
+    /// Lines by the cache level that holds them; memory comes last.
     pub(super) found: Vec<f64>,
 }
 
 impl Lines {
-    /// Lines that the first two levels do not have.
+    /// Lines beyond the first two levels.
     pub(super) fn beyond_l2(&self) -> f64 {
         self.found.iter().skip(2).sum()
     }
 }
 
-/// Hands the keys to a structure twice, each time after it was emptied, and says what they touch the
-/// second time in caches of these bytes and ways.
+/// Feeds the keys to a structure twice, clearing it before each time. Returns the lines touched the
+/// second time, in caches of these bytes and ways.
 pub(super) fn lines<K: FlowKey>(
     structure: &mut dyn Traced<K>,
     keys: &[K],
@@ -121,7 +121,7 @@ pub(super) fn lines<K: FlowKey>(
     Lines { entries: mean(entries), found: found.into_iter().map(mean).collect() }
 }
 
-/// The paper's structures whose places are known, in so many bytes.
+/// The paper's structures with known positions, in `bytes` bytes.
 fn structures(bytes: usize, packets: usize) -> [(&'static str, Box<dyn Traced<Key8>>); 4] {
     [
         (INLINE, Box::new(Inline::<Key8, 0>::new(Rule::Linear, bytes))),
@@ -221,7 +221,7 @@ fn judge(table: &Table) -> Verdict {
 mod tests {
     use super::*;
 
-    /// Keys that come again and again fit into the first level; so many that they do not come from beyond.
+    /// Repeating keys fit into the first level; too many keys come from beyond.
     #[test]
     fn lines_are_found_where_they_fit() {
         let key = |number: u64| Key8::from_canonical(&number.to_be_bytes());
@@ -233,12 +233,12 @@ mod tests {
         assert!(near.found[0] > 0.99 * near.found.iter().sum::<f64>(), "{:?}", near.found);
         assert!(near.beyond_l2() < 0.01);
 
-        // A table without room is searched to the end.
+        // A full table is searched to the end.
         let many: Vec<Key8> = (0..20_000).filter_map(key).collect();
         let mut full = Inline::<Key8, 0>::new(Rule::Linear, 1 << 14);
         assert!(lines(&mut full, &many, &XEON).entries > 100.0 && full.load() == Some(1.0));
 
-        // Three rows are three places each.
+        // Three rows are three accesses each.
         let mut rows = Rows::<Key8, 3>::new(1 << 20, 1000);
         assert!((lines(&mut rows, &many, &XEON).entries - 3.0).abs() < 1e-9);
     }

@@ -71,14 +71,14 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 
 fn judge(table: &Table) -> Verdict {
     let of = |name: &str, column: &str| table.numbers("structure", name, column);
-    // Mean and tail of one structure over another, where all of these have room for every flow.
+    // Mean and tail of one structure over another, where all these tables have room for every flow.
     let less = |one: &str, other: &str, tables: &[&str]| {
         [("mean", "mean_ns"), ("tail", "p99_ns")].map(|(what, column)| {
             let of = |name: &str| super::roomy(table, tables, name, column);
             Part::less(&format!("{what} of the {one} over {other}"), &of(one), &of(other))
         })
     };
-    // The lowest tail at which a structure is as precise as that, and misses as little.
+    // The lowest tail at which a structure is as precise as this, and misses as little.
     let tail = |name: &str| {
         let good = |number: f64| number >= 0.98;
         let rows = table.of("structure", name);

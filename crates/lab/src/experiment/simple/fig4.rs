@@ -43,7 +43,7 @@ pub(crate) const FIG4: Experiment = Experiment {
     charts: &[super::BY_SIZE, super::PRECISION, super::RECALL],
 };
 
-/// The least bytes of a structure.
+/// The smallest size of a structure in bytes.
 const LEAST: usize = 1 << 20;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {

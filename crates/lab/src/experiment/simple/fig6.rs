@@ -35,10 +35,10 @@ pub(crate) const FIG6: Experiment = Experiment {
     }],
 };
 
-/// Bytes beyond a key of 8 and a counter of 12.
+/// Bytes beyond a key of 8 bytes and a counter of 12.
 pub(super) const PADDINGS: [&str; 4] = ["", "12", "28", "60"];
 
-/// The state of so much padding.
+/// The parameter for this padding.
 pub(super) fn state(padding: &str) -> Vec<(&str, &str)> {
     if padding.is_empty() { Vec::new() } else { vec![("state", "padded"), ("padding", padding)] }
 }
@@ -71,7 +71,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// The paper's array, table and heap with so many bytes more an entry.
+/// The paper's array, table and heap with `PAYLOAD` more bytes per entry.
 fn of_paper<const PAYLOAD: usize>(bytes: usize) -> Vec<Contender<Key8>> {
     vec![
         Contender::inline::<PAYLOAD>(INLINE_ARRAY, Rule::Overwriting, bytes),

@@ -1,4 +1,4 @@
-//! Figure 7: values beside their keys, or apart.
+//! Figure 7: values next to their keys, or apart.
 
 use flowgauge_core::key::{Key8, KeyKind};
 
@@ -76,11 +76,11 @@ const AT_175: [&str; 4] = [
     "the engine's indirect, skew 1.75",
 ];
 
-/// Bytes of a table for each packet of an epoch: so few that the buckets of the largest entries are nearly
-/// all taken at the lowest skew.
+/// Bytes of a table per packet of an epoch. At the lowest skew, nearly all buckets are occupied
+/// with the largest entries.
 const BYTES: usize = 44;
 
-/// Both of the paper's with so many bytes more an entry.
+/// Both of the paper's layouts with `PAYLOAD` more bytes per entry.
 fn of_paper<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<Key8>> {
     let label = |layout: &str| format!("{layout}, skew {skew}");
     vec![
@@ -130,7 +130,7 @@ fn judge(table: &Table) -> Verdict {
     let tails = |layout: &str, skew: f64| {
         table.numbers("layout", &format!("{layout}, skew {skew}"), "p99_ns")
     };
-    // Tails apart over beside, at each size of an entry.
+    // Tail apart over tail beside, for each entry size.
     let over = |skew: f64| -> Vec<f64> {
         tails(APART, skew).iter().zip(tails(BESIDE, skew)).map(|(a, b)| a / b).collect()
     };

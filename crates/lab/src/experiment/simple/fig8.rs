@@ -1,4 +1,4 @@
-//! Figure 8: one array for all cores, or one each.
+//! Figure 8: one array for all cores, or one per core.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -51,14 +51,14 @@ pub(crate) const FIG8: Experiment = Experiment {
 
 const CORES: usize = 2;
 
-/// Times that each core takes its packets in a round, so that both are at it for long.
+/// Passes of each core over its packets per round, so that both run together for long.
 const PASSES: usize = 8;
 
 const SEPARATE: &str = "separate";
 const SHARED: &str = "shared, compare-and-swap";
 const ADDED: &str = "shared, atomic add";
 
-/// An array that others count into, too, by compare-and-swap.
+/// An array that several threads count into by compare-and-swap.
 #[derive(Clone)]
 struct Swapped {
     digester: Digester,
@@ -66,7 +66,7 @@ struct Swapped {
 }
 
 impl Swapped {
-    /// Of so many counters.
+    /// An array of this many counters.
     fn new(counters: usize) -> Self {
         let array = (0..counters).map(|_| AtomicU32::new(0)).collect();
         Self { digester: Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES), array }
@@ -74,7 +74,7 @@ impl Swapped {
 }
 
 impl<K: FlowKey> Runner<K> for Swapped {
-    /// Goes on with the epoch that the others are in.
+    /// Joins the epoch that the other threads are in.
     fn begin(&mut self) {}
 
     fn take(&mut self, batch: &mut Batch<K>) {
@@ -98,7 +98,7 @@ fn race<R: Runner<Key8>>(runners: &mut [R], parts: &[Stream<Key8>], rounds: usiz
         let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key8>);
         together(runners.zip(parts), BATCH, PASSES)
     };
-    // The first time touches the memory.
+    // The first pass touches memory for the first time.
     run();
     let times = (0..rounds).filter_map(|_| Together::undisturbed(&mut run));
     latency::middle(&times.map(|run| run.latency).collect::<Vec<Latency>>())

@@ -104,36 +104,36 @@ const SIZE: Preset =
 
 const NAMES: [&str; 5] = [ARRAY, OVERWRITING, LINEAR, CUCKOO_1, CUCKOO_4];
 
-/// The same, and the paper's whose lines are known.
+/// The same, and the paper's structure with known lines.
 const BESIDE_MEMORY: [&str; 7] =
     [ARRAY, OVERWRITING, LINEAR, CUCKOO_1, CUCKOO_4, INLINE_ARRAY, INLINE];
 
-/// What is simulated.
+/// Names of the simulated structures.
 const HERE_ARRAY: &str = "overwriting array, inline, simulated";
 const HERE_TABLE: &str = "linear table, inline, simulated";
 const PAPER_ARRAY: &str = "overwriting array, inline, on the paper's machine";
 
-/// Threads beside, at most, that are simulated.
+/// Maximum number of simulated antagonist threads.
 const MOST_THREADS: usize = 7;
 
-/// Nanoseconds of a packet in the paper's array.
+/// Nanoseconds per packet in the paper's array.
 const PAPER_ALONE_NS: f64 = 40.0;
 
-/// The paper's machine: its latencies, what one thread takes, and what all together reach. A core of it
-/// waits for 10 lines at once.
+/// The paper's machine: its latencies, the throughput of one thread, and the maximum of all
+/// together. A core has 10 outstanding lines.
 const PAPER_MEMORY: Memory =
     Memory { latency_ns: 69.0, cached_ns: 15.0, capacity: 14.5, thread: 12.0, window: 10.0 };
 
 /// Lines of the packet itself and of its descriptor, which the network card writes.
 const PACKET_LINES: f64 = 1.25;
 
-/// Bytes of each structure: it would be in the last-level cache, if it had that alone.
+/// Bytes per structure: it would fit the last-level cache, if it had that alone.
 const BYTES: usize = 8 << 20;
 
-/// Bytes of a thread that streams.
+/// Bytes of a streaming thread.
 const STREAM_BYTES: usize = 128 << 20;
 
-/// Pause between batches, so that the thread beside has the caches more than the structure.
+/// Pause between batches, so that the antagonist has the caches longer than the structure.
 const PAUSE_NS: f64 = 5_000.0;
 
 fn measure_cache(setting: &Setting) -> Result<Outcome, Failure> {
@@ -143,7 +143,7 @@ fn measure_cache(setting: &Setting) -> Result<Outcome, Failure> {
 }
 
 fn measure_memory(setting: &Setting) -> Result<Outcome, Failure> {
-    // One more would take the time of what is measured.
+    // One more would take CPU time from the measured thread.
     let threads = 0..cores().min(MOST_THREADS + 1);
     let beside_them: Vec<(usize, usize)> = threads.map(|count| (count, STREAM_BYTES)).collect();
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
@@ -157,7 +157,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The latencies of these structures beside so many threads, with so many bytes each.
+/// The latencies of these structures beside this many threads with `bytes` bytes each.
 fn race_beside(
     setting: &Setting,
     stream: &Stream<Key8>,
@@ -193,8 +193,8 @@ fn race_beside(
     Ok(Outcome { table, limit, notes })
 }
 
-/// Adds rows of the paper's structures by simulation, with what this machine's memory was measured to do,
-/// and with what the paper says of its own.
+/// Adds rows of the paper's structures by simulation: with the measured memory of this machine, and
+/// with the paper's.
 fn simulate(outcome: &mut Outcome, keys: &[Key8]) {
     let [latency_ns, at_once_ns] = read_ns(256 << 20);
     let [cached_ns, _] = read_ns(BYTES);
@@ -263,7 +263,8 @@ fn simulate(outcome: &mut Outcome, keys: &[Key8]) {
     );
 }
 
-/// That an array has the lowest mean in every setting: the better of the two, point by point.
+/// Claims that an array has the lowest mean in every setting; at each point the better of the two
+/// counts.
 fn array_is_fastest(table: &Table) -> Claim {
     let of = |name: &str| table.numbers("structure", name, "mean_ns");
     let tables = better(&better(&of(LINEAR), &of(CUCKOO_1)), &of(CUCKOO_4));

@@ -50,21 +50,21 @@ const LEVELS: usize = 8;
 const ROWS: usize = 3;
 const NAME: &str = "Count-Min for each byte";
 
-/// A Count-Min for each length in bytes of the key's beginning: those that are heavy lead to heavy keys.
+/// A Count-Min per prefix length in bytes. Heavy prefixes lead to heavy keys.
 struct Hierarchy {
-    /// Level by level, row by row.
+    /// By level, then by row.
     counters: Zeroed<u32>,
     columns: usize,
 }
 
 impl Hierarchy {
-    /// As many counters as fit into so many bytes, a power of two to a row.
+    /// As many counters as fit into `bytes`, with a power of two per row.
     fn new(bytes: usize) -> Self {
         let columns = 1_usize << (bytes / (LEVELS * ROWS * size_of::<u32>())).max(8).ilog2();
         Self { counters: zeroed(LEVELS * ROWS * columns), columns }
     }
 
-    /// The places of a key.
+    /// The counter indices of a key.
     fn places(&self, key: Key8) -> [usize; LEVELS * ROWS] {
         let bytes = key.canonical(Key8::SHORTEST);
         std::array::from_fn(|place| {
@@ -152,7 +152,7 @@ mod tests {
         for counters in hierarchy.counters.chunks(hierarchy.columns) {
             assert_eq!(counters.iter().sum::<u32>(), 100);
         }
-        // The first seven bytes are zero in all keys, and the eighth tells them apart.
+        // The first seven bytes are zero in all keys; the eighth distinguishes them.
         let most = |row: usize| {
             let row = &hierarchy.counters[row * hierarchy.columns..][..hierarchy.columns];
             row.iter().max().copied()

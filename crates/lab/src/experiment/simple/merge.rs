@@ -1,4 +1,4 @@
-//! Section 5.1: what merging the data structures of several cores takes.
+//! Section 5.1: the cost of merging structures of several cores.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -56,7 +56,7 @@ const CORES: usize = 10;
 const INTERVAL_S: f64 = 0.1;
 const COLUMNS: usize = 1 << 20;
 
-/// Bytes that each core reads when bandwidth is measured: more than the caches hold.
+/// Bytes that each core reads to measure bandwidth: more than the caches hold.
 const READ_BYTES: usize = 256 << 20;
 
 const TIME: &str = "of the ten cores' time";
@@ -72,7 +72,7 @@ fn structures() -> [Structure; 2] {
     ]
 }
 
-/// Bytes a second that all cores together read.
+/// Bytes per second that all cores together read.
 fn bandwidth() -> f64 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let barrier = Barrier::new(cores);
@@ -111,7 +111,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             }
             Ok::<_, Failure>(thread_seconds() - start)
         };
-        // What is touched for the first time costs a fault.
+        // The first touch of memory costs a page fault.
         merge()?;
         for _ in 0..setting.rounds {
             times.push(100.0 * merge()? / INTERVAL_S / CORES as f64);

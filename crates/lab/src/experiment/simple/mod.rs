@@ -49,14 +49,14 @@ use super::verdict::Gain;
 use crate::failure::Failure;
 use crate::traffic::Scene;
 
-/// Packets of a batch.
+/// Packets per batch.
 const BATCH: usize = 64;
 
-/// Bytes of structures whose size is not what is varied: twice what last-level caches have here.
+/// Bytes of structures whose size is not varied: twice the last-level cache here.
 const LARGE: usize = 64 << 20;
 
-/// What tables call the structures: the count array counts the keys of heavy columns apart, and alone
-/// it does not; the overwriting one keeps the last key of a slot, as the paper's does.
+/// Names of the structures in tables. The count array counts keys of heavy columns separately, but
+/// not alone. The overwriting array keeps the last key of a slot, as the paper's does.
 const ARRAY: &str = "count array";
 const OVERWRITING: &str = "overwriting array";
 const PLAIN: &str = "array alone";
@@ -67,7 +67,7 @@ const CUCKOO_4: &str = "cuckoo-4";
 const SPACE_SAVING: &str = "Space-Saving";
 const HEAP: &str = "binary heap";
 
-/// The paper's: keys beside values, or a hash for each row and a set of heavy keys.
+/// The paper's structures: keys next to values, or a hash per row and a set of heavy keys.
 const INLINE: &str = "linear table, inline";
 const INLINE_ARRAY: &str = "overwriting array, inline";
 const INLINE_CUCKOO_1: &str = "cuckoo-1, inline";
@@ -75,7 +75,7 @@ const INLINE_CUCKOO_4: &str = "cuckoo-4, inline";
 const SET_ARRAY: &str = "count array, set";
 const SET_COUNT_MIN: &str = "Count-Min, 3 hashes, set";
 
-/// The structures that keep more of a flow than a counter, and their names in the catalog.
+/// The structures that keep more per flow than a counter, and their names in the catalog.
 const STATEFUL: [(&str, &str); 5] = [
     (ARRAY, "count-array"),
     (OVERWRITING, "replacing-array"),
@@ -122,10 +122,10 @@ const SKEWED: Preset = Preset::of(
     "as many as the trace has flows",
 );
 
-/// The least bytes of a sweep over sizes.
+/// The smallest size of a sweep in bytes.
 const LEAST: usize = 1 << 16;
 
-/// What is measured: something that takes packets, and a structure that answers as it would, if any.
+/// A measured runner, and a structure with the same answers, if any.
 struct Contender<K> {
     label: String,
     runner: Box<dyn Runner<K>>,
@@ -138,7 +138,7 @@ impl<K: FlowKey> Contender<K> {
         Ok(Self { label: structure.label.clone(), runner, answers: Some(structure) })
     }
 
-    /// An algorithm under this name, in so many bytes.
+    /// An algorithm in `bytes` bytes, with this name in tables.
     fn new(
         label: &str,
         algorithm: &'static str,
@@ -150,7 +150,7 @@ impl<K: FlowKey> Contender<K> {
         Self::of(structure.with(parameters.iter().copied()), setting)
     }
 
-    /// The structures of most figures, by name.
+    /// A structure of most figures, by name.
     fn named(label: &str, bytes: usize, setting: &Setting) -> Result<Self, Failure> {
         let (algorithm, parameters): (_, &[_]) = match label {
             ARRAY => ("count-array", &[]),
@@ -172,17 +172,17 @@ impl<K: FlowKey> Contender<K> {
         Self::new(label, algorithm, parameters, bytes, setting)
     }
 
-    /// The paper's: its accuracy is not asked for.
+    /// A structure of the paper; its accuracy is not measured.
     fn of_paper(label: &str, runner: impl Runner<K> + 'static) -> Self {
         Self { label: label.to_owned(), runner: Box::new(runner), answers: None }
     }
 
-    /// Keys beside values, with so many bytes more an entry.
+    /// Keys next to values, with `PAYLOAD` more bytes per entry.
     fn inline<const PAYLOAD: usize>(label: &str, rule: Rule, bytes: usize) -> Self {
         Self::of_paper(label, Inline::<K, PAYLOAD>::new(rule, bytes))
     }
 
-    /// As many keys, with pointers to values that have so many bytes more.
+    /// The same number of keys, with pointers to values that have `PAYLOAD` more bytes.
     fn apart<const PAYLOAD: usize>(label: &str, bytes: usize) -> Self {
         let buckets = Inline::<K, PAYLOAD>::buckets(bytes);
         Self::of_paper(label, Apart::<K, PAYLOAD>::new(buckets))
@@ -193,7 +193,7 @@ impl<K: FlowKey> Contender<K> {
         Self::of_paper(label, Rows::<K, ROWS>::new(bytes, setting.packets))
     }
 
-    /// The paper's heap, with so many bytes more an entry.
+    /// The paper's heap, with `PAYLOAD` more bytes per entry.
     fn heap<const PAYLOAD: usize>(bytes: usize) -> Self {
         let heap = Heap::<K, PAYLOAD>::new(bytes);
         let counters = [("counters", heap.counters())];
@@ -202,14 +202,14 @@ impl<K: FlowKey> Contender<K> {
     }
 }
 
-/// An empty table of latency and accuracy by these columns.
+/// An empty table of latency and accuracy, with these columns first.
 fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
     let by = std::iter::once("structure").chain(by);
     Table::new(by.chain(COLUMNS).chain(["held_percent", "precision", "recall"]))
 }
 
-/// Measures these, and how well they answer where a task is asked: a row for each, and one for the
-/// bare loop; `at` is what the rows say in the table's own columns.
+/// Measures these contenders, and their accuracy if a task is given. Adds a row for each and one
+/// for the bare loop; `at` fills the table's own columns.
 fn measure<K: FlowKey + Extract<8>>(
     table: &mut Table,
     at: &[f64],
@@ -242,7 +242,7 @@ fn measure<K: FlowKey + Extract<8>>(
     Ok(())
 }
 
-/// Measures structures of each size over the pairs of a trace, and how well they name heavy ones.
+/// Measures structures of each size over the pairs of a trace, and how well they find heavy ones.
 fn heavy_pairs_by_size(names: &[&str], setting: &Setting) -> Result<Table, Failure> {
     let packets = setting.epochs(Mix::Trace, Scene::Plain)?;
     let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::PAIR, &packets)?;
@@ -257,18 +257,18 @@ fn heavy_pairs_by_size(names: &[&str], setting: &Setting) -> Result<Table, Failu
     Ok(table)
 }
 
-/// How many times as fast the first means are as the second, in the median.
+/// How many times faster the first means are than the second, in the median.
 fn faster(ours: &[f64], theirs: &[f64]) -> Gain {
     let ratios: Vec<f64> = theirs.iter().zip(ours).map(|(theirs, ours)| theirs / ours).collect();
     Gain::Faster(median(&ratios))
 }
 
-/// The less of two columns, row by row: of two forms of one structure the better counts.
+/// The smaller of two columns, row by row: of two forms of one structure the better counts.
 fn better(one: &[f64], other: &[f64]) -> Vec<f64> {
     one.iter().zip(other).map(|(one, other)| one.min(*other)).collect()
 }
 
-/// The numbers of a structure at those points at which each of these tables has room for every flow.
+/// The numbers of a structure at the points where each of these tables has room for every flow.
 fn roomy(table: &Table, tables: &[&str], name: &str, column: &str) -> Vec<f64> {
     let held = tables.iter().map(|name| table.numbers("structure", name, "held_percent"));
     let held: Vec<Vec<f64>> = held.collect();
@@ -282,7 +282,7 @@ fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// What the bare loop says.
+/// What the bare loop shows.
 fn limit(table: &Table) -> String {
     latency::limit(&table.numbers("structure", BARE, "mean_ns"), BATCH)
 }

@@ -1,5 +1,5 @@
-//! The paper's structures: key and value side by side, one entry to a bucket, and sketches with a hash
-//! for each row and a set of heavy keys beside them.
+//! The paper's structures: key and value side by side with one entry per bucket, and sketches with
+//! a hash per row and a set of heavy keys.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,14 @@ use crate::experiment::latency::Runner;
 use crate::experiment::pages::zeroed;
 use crate::trial::THRESHOLD;
 
-/// Buckets that are looked at for a key before it is given up: a table that is too small has no end.
+/// Maximum probes for a key: a search in a table that is too small would not end.
 const PROBES: usize = 128;
 
-/// Moves that an entry causes at most before it is given up.
+/// Maximum moves to insert an entry.
 const MOVES: usize = 64;
 
-/// A key with its counter of 12 bytes and `PAYLOAD` bytes of its latest packet; free without packets.
+/// A key with a 12-byte counter and `PAYLOAD` bytes of its latest packet; free if it has no
+/// packets.
 #[derive(Clone, Copy, Zeroable)]
 struct Entry<K, const PAYLOAD: usize> {
     key: K,
@@ -38,14 +39,14 @@ impl<K: FlowKey, const PAYLOAD: usize> Entry<K, PAYLOAD> {
     }
 }
 
-/// Where a key may be.
+/// Where a key may be stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// In the first bucket from its own on that is free: the linear table.
+    /// In the first free bucket from its own on: the linear table.
     Linear,
-    /// In its own bucket, whoever was there: the paper's count array.
+    /// In its own bucket, replacing any other key: the paper's count array.
     Overwriting,
-    /// In one of two groups of so many buckets.
+    /// In one of two groups of this many buckets.
     Cuckoo(usize),
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Inline<K, const PAYLOAD: usize> {
 }
 
 impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
-    /// As many buckets as fit into so many bytes, a power of two of them.
+    /// As many buckets as fit into `bytes`, a power of two.
     pub(super) fn new(rule: Rule, bytes: usize) -> Self {
         Self {
             rule,
@@ -70,7 +71,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
         }
     }
 
-    /// Buckets of so many bytes.
+    /// The number of buckets in `bytes` bytes.
     pub(super) fn buckets(bytes: usize) -> usize {
         1 << (bytes / size_of::<Entry<K, PAYLOAD>>()).max(8).ilog2()
     }
@@ -79,7 +80,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
         Entry { key: K::zeroed(), packets: 0, bytes: [0; 2], payload: [0; PAYLOAD] }
     }
 
-    /// Both groups of a digest, which are one where there is no choice.
+    /// Both groups of a digest, identical if there is no choice.
     fn groups(&self, digest: u64) -> [usize; 2] {
         let mask = self.entries.len() - 1;
         match self.rule {
@@ -130,7 +131,8 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
         })
     }
 
-    /// A bucket for a new key: a free one of its groups, or one whose entry moves to its other group.
+    /// A bucket for a new key: a free one in its groups, or one whose entry moves to its other
+    /// group.
     fn insert(&mut self, key: K, groups: [usize; 2], slots: usize) -> usize {
         let free = |entries: &[Entry<K, PAYLOAD>], group: usize| {
             (group..group + slots).find(|at| entries[*at].packets == 0)
@@ -188,17 +190,17 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Inline<K, PAYLOAD> {
     }
 }
 
-/// What tells which bytes of its memory a packet touches.
+/// Reports which bytes of its memory a packet touches.
 pub(super) trait Traced<K: FlowKey>: Runner<K> {
-    /// Bytes of its memory.
+    /// Bytes of memory.
     fn memory_bytes(&self) -> usize;
-    /// The part of its entries that is taken; `None` where entries are not taken by keys.
+    /// The load factor; `None` if keys do not occupy entries.
     fn load(&self) -> Option<f64>;
-    /// Takes a packet, and hands over the first byte and the number of bytes of each entry that it reads.
+    /// Processes a packet, and reports the first byte and length of each entry it reads.
     fn trace(&mut self, key: K, touch: &mut dyn FnMut(usize, usize));
 }
 
-/// Of linear tables and overwriting arrays.
+/// For linear tables and overwriting arrays.
 impl<K: FlowKey, const PAYLOAD: usize> Traced<K> for Inline<K, PAYLOAD> {
     fn memory_bytes(&self) -> usize {
         self.entries.memory_bytes()
@@ -226,7 +228,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Traced<K> for Inline<K, PAYLOAD> {
     }
 }
 
-/// Their counters need not be counted: which ones a packet touches depends on its key alone.
+/// Counters need not be counted: a packet's accesses depend only on its key.
 impl<K: FlowKey, const ROWS: usize> Traced<K> for Rows<K, ROWS> {
     fn memory_bytes(&self) -> usize {
         self.counters.memory_bytes()
@@ -241,19 +243,19 @@ impl<K: FlowKey, const ROWS: usize> Traced<K> for Rows<K, ROWS> {
     }
 }
 
-/// A linear table whose buckets have a key and a pointer to its value; values in the order of arrival.
+/// A linear table with buckets of a key and a pointer to its value. Values are in order of arrival.
 pub(super) struct Apart<K, const PAYLOAD: usize> {
     digester: Digester,
-    /// Keys with the numbers of their values, one more each; 0 is free.
+    /// Keys with the number of their value plus one; 0 is free.
     buckets: Zeroed<(K, u64)>,
     values: Zeroed<Entry<(), PAYLOAD>>,
-    /// Values that there are.
+    /// Number of values.
     held: usize,
     untracked: u64,
 }
 
 impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
-    /// So many buckets, a power of two, each of which may have a value.
+    /// A table with this many buckets (a power of two), each of which may have a value.
     pub(super) fn new(buckets: usize) -> Self {
         Self {
             digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
@@ -308,8 +310,8 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Apart<K, PAYLOAD> {
     }
 }
 
-/// Rows of counters, each with a hash of its own, and a set of the keys that a packet takes over the
-/// threshold in all of them: the count array has one row, Count-Min three.
+/// Rows of counters, each with its own hash, and a set of keys that exceed the threshold in all
+/// rows. The count array has one row, Count-Min three.
 pub(super) struct Rows<K: FlowKey, const ROWS: usize> {
     counters: Zeroed<[u32; ROWS]>,
     columns: usize,
@@ -319,8 +321,8 @@ pub(super) struct Rows<K: FlowKey, const ROWS: usize> {
 }
 
 impl<K: FlowKey, const ROWS: usize> Rows<K, ROWS> {
-    /// As many counters as fit into so many bytes, a power of two to a row; heavy is what has a
-    /// thousandth of so many packets.
+    /// As many counters as fit into `bytes`, with a power of two per row. A key is heavy with a
+    /// thousandth of `packets`.
     pub(super) fn new(bytes: usize, packets: usize) -> Self {
         let columns = 1_usize << (bytes / size_of::<[u32; ROWS]>()).max(8).ilog2();
         let threshold = (THRESHOLD * packets as f64) as u32;
@@ -333,7 +335,7 @@ impl<K: FlowKey, const ROWS: usize> Rows<K, ROWS> {
         }
     }
 
-    /// The places of a key, in the order of rows: those of a row are contiguous.
+    /// The counter indices of a key, by row; each row is contiguous.
     fn places(&self, key: &K) -> [usize; ROWS] {
         let bytes = key.canonical(K::SHORTEST);
         std::array::from_fn(|row| {
@@ -387,7 +389,7 @@ mod tests {
         }
     }
 
-    /// What has room counts every packet of every flow once.
+    /// A table with enough room counts every packet of every flow once.
     #[test]
     fn tables_are_exact_where_they_have_room() {
         for rule in [Rule::Linear, Rule::Cuckoo(1), Rule::Cuckoo(4)] {

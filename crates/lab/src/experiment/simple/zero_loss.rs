@@ -1,4 +1,4 @@
-//! The zero-loss rate: what the figures' latencies are measured at.
+//! The zero-loss rate: the rate at which the figures' latencies are measured.
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::{FlowKey, Key8, KeyKind};
@@ -54,14 +54,14 @@ pub(crate) const ZERO_LOSS: Experiment = Experiment {
 const NAMES: [&str; 8] =
     [ARRAY, OVERWRITING, COUNT_MIN, LINEAR, CUCKOO_1, CUCKOO_4, HEAP, SPACE_SAVING];
 
-/// Bytes of each structure.
+/// Bytes per structure.
 const BYTES: usize = 4 << 20;
 
-/// How long a packet may wait: as long as 4096 packets take on a link of 10 Gbit/s.
+/// Maximum waiting time of a packet: the time of 4096 packets on a 10 Gbit/s link.
 const QUEUE_NS: f64 = 275_000.0;
 
-/// Steps of the search, each halving what is open, and times that a rate is tried before it is given up:
-/// something else may have had the processor.
+/// Bisection steps of the search, and attempts at a rate before it is given up, since another
+/// process may have had the core.
 const STEPS: usize = 7;
 const TRIES: usize = 3;
 
@@ -90,7 +90,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// The least time between packets, in nanoseconds, without a loss: between half and six times this one.
+/// The smallest gap between packets without a loss, in nanoseconds: between half and six times
+/// `mean_ns`.
 fn search(runner: &mut dyn Runner<Key8>, stream: &Stream<Key8>, mean_ns: f64) -> f64 {
     let (mut lossy, mut fine) = (0.5 * mean_ns, 6.0 * mean_ns);
     for _ in 0..STEPS {
@@ -104,7 +105,7 @@ fn search(runner: &mut dyn Runner<Key8>, stream: &Stream<Key8>, mean_ns: f64) ->
     fine
 }
 
-/// Whether the queue never overflows when a packet arrives every so many nanoseconds.
+/// Whether the queue never overflows with a packet every `gap_ns` nanoseconds.
 fn is_lossless<K: FlowKey>(runner: &mut dyn Runner<K>, stream: &Stream<K>, gap_ns: f64) -> bool {
     let mut batch = Batch::new();
     let rate = ns_per_cycle() / gap_ns;
@@ -135,7 +136,7 @@ fn judge(table: &Table) -> Verdict {
     let (mut alike, mut pairs) = (0, 0);
     for (at, mean) in by_mean.iter().enumerate() {
         for (other_at, other_mean) in by_mean.iter().enumerate().skip(at + 1) {
-            // Means that are nearly the same have no order.
+            // Nearly equal means have no order.
             if (mean / other_mean).ln().abs() > 0.1 {
                 pairs += 1;
                 alike +=

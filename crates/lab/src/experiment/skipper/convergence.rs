@@ -1,4 +1,4 @@
-//! Section III: samples of a fixed share need traffic to converge, and Skipper's none.
+//! Section III: samples of a fixed share need traffic to converge, Skipper's do not.
 
 use flowgauge_core::key::{Key8, KeyKind};
 
@@ -58,10 +58,10 @@ const ONE_IN: usize = 50;
 const UNIFORM: &str = "one packet in 50";
 const SKIPPER: &str = "Skipper";
 
-/// Bytes of the exact table: all flows have room.
+/// Bytes of the exact table: all flows fit.
 const ROOM: usize = 64 << 20;
 
-/// Flows of a stream that are asked for, and samples of it for each round.
+/// Queried flows of a stream, and samples of it per round.
 const FLOWS: usize = 10;
 const SAMPLES: usize = 6;
 
@@ -73,7 +73,7 @@ fn structures() -> [Structure; 2] {
     ]
 }
 
-/// Packets of streams, each four times as long as the one before.
+/// Stream lengths in packets, each four times the one before.
 fn lengths(setting: &Setting) -> Vec<usize> {
     let most = 8 * setting.packets;
     std::iter::successors(Some(250), |length| Some(4 * length))
@@ -81,7 +81,7 @@ fn lengths(setting: &Setting) -> Vec<usize> {
         .collect()
 }
 
-/// Packets from which on a sample of one in 64 errs by more than ε no more often than δ.
+/// Packets from which on a sample of one in 64 exceeds the error ε with a probability of at most δ.
 fn converged() -> f64 {
     ONE_IN as f64 * super::gamma(EPSILON, DELTA)
 }

@@ -1,4 +1,4 @@
-//! Figure 2: speed by the length of the stream, and by the error.
+//! Figure 2: speed by stream length, and by error.
 
 use flowgauge_core::key::{Key8, KeyKind};
 
@@ -39,7 +39,7 @@ pub(crate) const FIG2: Experiment = Experiment {
     ),
 };
 
-/// The chance that the sample errs by more than was asked for.
+/// Probability that the sample exceeds the error.
 const DELTA: f64 = 0.0001;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -78,7 +78,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// Packets that are taken of so many, at most on average.
+/// Maximum mean number of packets sampled from `packets`.
 fn samples(packets: f64) -> f64 {
     let step = super::gamma(EPSILON, DELTA);
     packets.min(step * ((packets / step).max(1.0).ln() + 2.0))
@@ -88,8 +88,8 @@ fn labels(structures: &[Structure]) -> impl Iterator<Item = &str> {
     std::iter::once(BARE).chain(structures.iter().map(|structure| structure.label.as_str()))
 }
 
-/// Million packets a second up to each of these lengths, of the bare loop and of each structure:
-/// medians over rounds, and how far these differ.
+/// Million packets per second up to each of these lengths, of the bare loop and each structure:
+/// medians over rounds, and their spread.
 fn race(
     structures: &[Structure],
     setting: &Setting,
@@ -105,7 +105,7 @@ fn race(
     for _ in 0..rounds {
         for (runner, rates) in runners.iter_mut().zip(&mut rates) {
             runner.begin();
-            // What is touched for the first time costs a fault.
+            // The first touch of memory costs a page fault.
             Loop::new(&stream.keys).feed(&mut **runner, stream.keys.len() / 8);
             runner.begin();
             let (mut all, mut seconds) = (Loop::new(&stream.keys), 0.0);

@@ -1,4 +1,4 @@
-//! Figure 3: the error on arrival, by the length of the stream and by the error asked for.
+//! Figure 3: the error on arrival, by stream length and by configured error.
 
 use flowgauge_core::key::{Key8, KeyKind};
 
@@ -44,20 +44,20 @@ pub(crate) const FIG3: Experiment = Experiment {
     ),
 };
 
-/// Packets at which flows are asked for, before the first length and between each two.
+/// Queried packets before the first length, and between each two.
 const ASKED: usize = 2000;
 
-/// The chance that the sample errs by more than was asked for.
+/// Probability that the sample exceeds the error.
 const DELTA: f64 = 0.05;
 
-/// Space-Saving, alone and behind Skipper, where flows that it does not hold have no packets.
+/// Space-Saving, alone and behind Skipper, where flows it does not hold count as 0 packets.
 const ABSENT_0: [(&str, &str); 2] =
     [(HEAP, "Space-Saving, absent as 0"), ("ACC(Space-Saving)", "ACC(Space-Saving), absent as 0")];
 
-/// The error of an accelerated sketch that is no larger, over that alone.
+/// Ratio of errors, accelerated over alone, up to which they count as similar.
 const SIMILAR: f64 = 1.1;
 
-/// The same of one that is smaller by more than seeds differ.
+/// Ratio below which the error is smaller beyond the variation over seeds.
 const LESS: f64 = 0.97;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -94,16 +94,16 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// Whether a stream is so long that Skipper passes packets over.
+/// Whether a stream is long enough that Skipper skips packets.
 fn passed(packets: usize, epsilon: f64) -> &'static str {
     if packets as f64 > super::gamma(epsilon, DELTA) { "some" } else { "none" }
 }
 
-/// An error for each length, and how far seeds differ.
+/// An error per length, and its spread over seeds.
 type Errors = Vec<[f64; 2]>;
 
-/// The errors of each structure at each length: roots of means of squares over so many seeds, and how far
-/// these differ.
+/// The root mean square errors of each structure at each length over `seeds` seeds, and their
+/// spread.
 fn errors(
     epsilon: f64,
     seeds: usize,
@@ -131,7 +131,7 @@ fn errors(
         };
         Ok((label, squares.into_iter().map(error).collect()))
     };
-    // Linked buckets err as Space-Saving does.
+    // Linked buckets have the errors of Space-Saving.
     let structures = super::structures(epsilon, DELTA).into_iter();
     let structures = structures.filter(|structure| structure.label != super::BUCKETS);
     let both = structures.flat_map(|structure| {
@@ -143,7 +143,7 @@ fn errors(
 }
 
 fn judge(table: &Table) -> Verdict {
-    // Errors behind Skipper and alone, where packets are passed over.
+    // Errors behind Skipper and alone, where packets are skipped.
     let both = |alone: &str, behind: &str| {
         let errors = |name: &str| -> Vec<f64> {
             let rows = table.of("structure", name).filter(|row| row.text("passed") == "some");

@@ -65,7 +65,7 @@ const MST: &str = "MST";
 const SKIPPER: &str = "MST behind Skipper";
 const RHHH: &str = "RHHH";
 
-/// Prefixes of each length that are asked for, and samples for each round.
+/// Queried prefixes of each length, and samples per round.
 const PREFIXES: usize = 5;
 const SAMPLES: usize = 4;
 
@@ -78,7 +78,7 @@ fn structures() -> [Structure; 3] {
     ]
 }
 
-/// Packets of streams, each four times as long as the one before; none comes again.
+/// Stream lengths in packets, each four times the one before; no packet repeats.
 fn lengths(setting: &Setting) -> Vec<usize> {
     std::iter::successors(Some(1000), |length| Some(4 * length))
         .take_while(|length| *length <= setting.packets)
@@ -105,7 +105,7 @@ fn largest(keys: &[Key4]) -> Vec<(Prefix, u64)> {
     largest
 }
 
-/// By how much each prefix is off; nothing where none is told of.
+/// The error of each prefix; empty if none is listed.
 fn errors(answers: &dyn Answers, prefixes: &[(Prefix, u64)]) -> Vec<f64> {
     let Some(told) = answers.prefixes() else { return Vec::new() };
     let nodes = told.nodes();

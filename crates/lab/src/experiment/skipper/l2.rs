@@ -1,4 +1,4 @@
-//! Section VII: a sample before a Count Sketch whose error is a share of L2.
+//! Section VII: a sample before a Count Sketch, with an error relative to L2.
 
 use flowgauge_core::key::{Key8, KeyKind};
 
@@ -60,10 +60,10 @@ const ALONE: &str = "Count Sketch";
 const OWN: &str = "by its own L2";
 const PAPER: &str = "by √N";
 
-/// Flows that are asked for.
+/// Queried flows.
 const FLOWS: usize = 20;
 
-/// How many of those asked may be off by more: what five rows leave by chance.
+/// Share of queries that may exceed the error: what chance leaves with five rows.
 const DELTA: f64 = 0.01;
 
 fn structures() -> [Structure; 3] {

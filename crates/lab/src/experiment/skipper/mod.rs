@@ -21,24 +21,24 @@ use super::preset::Preset;
 use super::setting::Setting;
 use super::structure::Structure;
 
-/// The structures that are accelerated, and the one that cannot be.
+/// The accelerated structures, and the one that cannot be.
 const COUNT_MIN: &str = "Count-Min";
 const COUNT_SKETCH: &str = "Count Sketch";
 const HEAP: &str = "Space-Saving";
 const BUCKETS: &str = "Space-Saving, linked buckets";
 
-/// Each with what tables call it behind Skipper.
+/// Each with its name behind Skipper.
 const ACCELERATED: [(&str, &str); 3] = [
     (COUNT_MIN, "ACC(Count-Min)"),
     (COUNT_SKETCH, "ACC(Count Sketch)"),
     (HEAP, "ACC(Space-Saving)"),
 ];
 
-/// The error where it is not what is varied, of the structure and of the sample alike.
+/// The error if it is not varied, for structure and sample alike.
 const EPSILON: f64 = 0.01;
 
-/// Packets of a stream of which all are taken: Γ, by Chernoff's bound. The sample errs by more with a
-/// chance of `delta`.
+/// Packets of a stream that are all taken: Γ, from Chernoff's bound. The sample exceeds the error
+/// with probability `delta`.
 fn gamma(epsilon: f64, delta: f64) -> f64 {
     3.0 / epsilon.powi(2) * (2.0 / delta).ln()
 }
@@ -67,7 +67,7 @@ const GAMMA: Preset = Preset::other(
     "Chernoff's bound needs it; the other is printed",
 );
 
-/// Packets of streams, up to 64 times the epoch that is in memory, or 512 times: a billion packets.
+/// Stream lengths in packets, up to 64 times the epoch in memory, or 512 times: a billion packets.
 fn lengths(setting: &Setting) -> Vec<usize> {
     let most = if setting.packets < Setting::full().packets { 64 } else { 512 };
     std::iter::successors(Some(1), |turns| Some(turns * setting.factor))
@@ -76,17 +76,17 @@ fn lengths(setting: &Setting) -> Vec<usize> {
         .collect()
 }
 
-/// Rounds: a stream is so long that half as many will do.
+/// Rounds. Streams are long, so half as many suffice.
 fn rounds(setting: &Setting) -> usize {
     setting.rounds.div_ceil(2)
 }
 
-/// Errors from large to small.
+/// Errors, from large to small.
 fn epsilons(setting: &Setting) -> impl Iterator<Item = f64> {
     (4..=12).step_by(if setting.factor > 2 { 2 } else { 1 }).map(|power| 0.5_f64.powi(power))
 }
 
-/// Every structure for this error and this chance of a larger one, the plain ones first.
+/// Every structure for this error and probability, the plain ones first.
 fn structures(epsilon: f64, delta: f64) -> Vec<Structure> {
     let columns = (std::f64::consts::E / epsilon).ceil() as usize;
     let rows = [("rows", 5), ("columns", columns.next_power_of_two()), ("candidates", 0)];
@@ -105,7 +105,7 @@ fn structures(epsilon: f64, delta: f64) -> Vec<Structure> {
     plain.into_iter().chain([buckets]).chain(accelerated).collect()
 }
 
-/// By the length of the stream, and by the error asked for: sketches, and what Space-Saving is compared with.
+/// Panels by stream length and by error: sketches, and Space-Saving with its comparison.
 const fn panels(
     y: &'static [(&'static str, &'static str)],
     y_axis: Axis,

@@ -1,4 +1,4 @@
-//! UnivMon with a sample before each of its levels.
+//! UnivMon with a sample before each level.
 
 use flowgauge_core::key::{FlowKey, Key8, KeyKind};
 use flowgauge_core::terms::Measure;
@@ -66,11 +66,11 @@ const SKIPPER: &str = "behind Skipper";
 const NORM: &str = "behind L2 Skipper";
 const NITRO: &str = "behind NitroSketch";
 
-/// Errors in per cent that are allowed: three times those of UnivMon alone.
+/// Allowed errors in percent: three times those of UnivMon alone.
 const FLOWS: f64 = 10.0;
 const ENTROPY: f64 = 5.0;
 
-/// Nanoseconds between packets: 20 million a second.
+/// Nanoseconds between packets: 20 million per second.
 const GAP_NS: i64 = 50;
 
 fn structures() -> [Structure; 4] {
@@ -90,7 +90,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         Exact::count(stream.keys.iter().map(|key| number(key.canonical(Key8::SHORTEST))).collect());
     let total = stream.keys.len() as f64;
     let logs: f64 = flows.iter().map(|(_, packets)| packets as f64 * (packets as f64).log2()).sum();
-    // A stream that comes again has the same flows and the same entropy.
+    // A repeated stream has the same flows and the same entropy.
     let (count, entropy) = (flows.len() as f64, total.log2() - logs / total);
     let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: GAP_NS };
     let lengths = super::lengths(setting);
@@ -203,7 +203,7 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-/// The larger of two; not a number where one of them is not.
+/// The larger of two, or NaN if one of them is.
 fn worse(one: f64, other: f64) -> f64 {
     if one.is_nan() || other.is_nan() { f64::NAN } else { one.max(other) }
 }
@@ -215,7 +215,7 @@ mod tests {
 
     const SAMPLED: [&str; 3] = [SKIPPER, NORM, NITRO];
 
-    /// The worst finding where the numbers are the same at two lengths, for every structure but UnivMon
+    /// The worst finding if the numbers are the same at two lengths for all structures but UnivMon
     /// alone, which takes 30 ns.
     fn worst(flows: f64, entropy: f64, ns: f64) -> &'static str {
         let mut table =

@@ -1,4 +1,4 @@
-//! Section VII: samples by bytes, and the lengths of packets.
+//! Section VII: sampling by bytes, and packet lengths.
 
 use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::terms::Measure;
@@ -59,17 +59,17 @@ pub(crate) const WEIGHTED: Experiment = Experiment {
 const UNIFORM: &str = "one packet in 64";
 const SKIPPER: &str = "Weighted Skipper";
 
-/// Lengths of packets, by a number that is drawn from 0 to 99: the same mean, ever more variance.
+/// Packet lengths by a number drawn from 0 to 99: the same mean, increasing variance.
 const LENGTHS: [(&str, [(u64, u32); 2]); 3] = [
     ("576", [(100, 576), (0, 0)]),
     ("64 or 1088", [(50, 64), (50, 1088)]),
     ("64 or 8600", [(94, 64), (6, 8600)]),
 ];
 
-/// Bytes of the exact table: all flows have room.
+/// Bytes of the exact table: all flows fit.
 const ROOM: usize = 64 << 20;
 
-/// Flows that are asked for, and samples for each round.
+/// Queried flows, and samples per round.
 const FLOWS: usize = 100;
 const SAMPLES: usize = 6;
 
@@ -81,7 +81,7 @@ fn structures() -> [Structure; 2] {
     ]
 }
 
-/// The length of a packet, by its number: drawn once for all.
+/// The length of a packet by its number, always the same.
 fn length(lengths: [(u64, u32); 2], packet: usize) -> u32 {
     let drawn = (packet as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     if drawn % 100 < lengths[0].0 { lengths[0].1 } else { lengths[1].1 }
@@ -123,7 +123,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 }
 
 fn judge(table: &Table) -> Verdict {
-    // The square of the error with the most different lengths over that with all alike.
+    // The squared error with the most varied lengths over that with equal lengths.
     let growth = |kind: &'static str, traffic: &str| {
         let units: Vec<f64> = table
             .of("kind", kind)

@@ -1,4 +1,4 @@
-//! Measuring beside receiving, at a port of DPDK.
+//! Measuring while receiving, at a DPDK port.
 
 use std::iter;
 
@@ -32,7 +32,7 @@ pub(crate) const DPDK: Experiment = Experiment {
     }],
 };
 
-/// What is measured, and the most that it may add, in nanoseconds.
+/// A measurement, and the most nanoseconds it may add.
 #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "nothing is measured then"))]
 pub(super) struct Contender {
     pub(super) name: &'static str,
@@ -44,7 +44,7 @@ pub(super) struct Contender {
 
 pub(super) const COUNT_MIN: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
 
-/// What every measurement does before its summary, and the most that it may add.
+/// The work of every measurement before its summary, and the most it may add.
 pub(super) const PARSING: &str = "headers, key, digest";
 const PARSING_NS: f64 = 3.0;
 
@@ -96,7 +96,8 @@ pub(super) const CONTENDERS: [Contender; 7] = [
         algorithm: "count-min",
         parameters: COUNT_MIN,
         accelerator: Some(("nitro", &[("p", "0.01"), ("before", "headers")])),
-        // Four rows each take one packet in a hundred: four times what one in a hundred costs.
+        // Four rows that each sample one packet in a hundred: four times the cost of one in a
+        // hundred.
         most_ns: 3.6,
     },
 ];
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
     use crate::experiment::table::row;
 
-    /// The verdict where each measurement takes so many times what it may.
+    /// The verdict if each measurement takes `times` what it may.
     fn verdict(times: f64) -> &'static str {
         let mut table = Table::new(["measurement", "added_ns"]);
         row!(table, PARSING, times * PARSING_NS);

@@ -1,4 +1,4 @@
-//! What measuring costs where packets are forwarded.
+//! The cost of measuring where packets are forwarded.
 
 mod dpdk;
 mod nitro;
@@ -32,9 +32,9 @@ const VERSION: Preset = Preset::other(
     "this machine has no such ports",
 );
 
-/// Options for the least that a measurement of flows does: its headers, keys and digests, and a bit of 64.
+/// Options for the minimum of a flow measurement: headers, keys, digests, and one bit of 64.
 const DIGESTS: &str = "algorithm=linear-counting:bits=64 task=cardinality";
 
-/// Why experiments at a port of DPDK are left out.
+/// Why experiments at a DPDK port are left out.
 #[cfg(not(feature = "dpdk"))]
 const WITHOUT_DPDK: &str = "built without DPDK; 'make lab-dpdk' builds and runs it with DPDK";

@@ -1,4 +1,5 @@
-//! NitroSketch, Figure 2 and Table 2: the switch's rate with sketches, and where its thread's time goes.
+//! NitroSketch, Figure 2 and Table 2: the switch's rate with sketches, and where its thread spends
+//! time.
 
 use super::ovs::{self, DROP, EMC, FEW, Kind, Rounds, SIMPLE, Way};
 use crate::experiment::chart::{Chart, linear};
@@ -53,10 +54,10 @@ const HASHING: &str = "hashing";
 const COUNTERS: &str = "counters";
 const KEYS: &str = "heavy keys";
 
-/// Each step of the switch and of every sketch, one after the other, and what it adds.
+/// The steps of the switch and of every sketch, in order.
 fn steps() -> [(&'static str, Way); 5] {
     let measure = |options: &str| (EMC, Kind::Measure(options.to_owned()));
-    // One packet in a million is digested and counted.
+    // Only one packet in a million is digested and counted.
     let headers = "algorithm=count-min:rows=1,columns=64,candidates=0 task=flow-size flow=source=10.0.0.1 \
                    accelerator=uniform:sample=1000000";
     [
@@ -68,7 +69,7 @@ fn steps() -> [(&'static str, Way); 5] {
     ]
 }
 
-/// Each sketch without and with its heavy keys; UnivMon cannot be without, and keeps two a level.
+/// Each sketch without and with its heavy keys. UnivMon cannot be without, and keeps two per level.
 fn sketches() -> [(&'static str, [Way; 2]); 3] {
     let pair = |options: &str, keys: [u32; 2]| {
         let task = "task=flow-size flow=source=10.0.0.1";
@@ -93,7 +94,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let ways = ways.into_iter().collect::<Result<Vec<_>, _>>().map_err(Failure::Switch)?;
     let rounds = |way: usize| ways[way].iter().map(|figures| figures.ns);
     let ns = |way| median(&rounds(way).collect::<Vec<_>>());
-    // What a way takes longer than the one before it, which ran just before.
+    // The additional time of a way over the one before it, which ran just before.
     let more = |way| {
         let pairs = rounds(way).zip(rounds(way - 1));
         let more = median(&pairs.map(|(with, without)| with - without).collect::<Vec<_>>());
@@ -169,7 +170,7 @@ fn judge(table: &Table) -> Verdict {
 mod tests {
     use super::*;
 
-    /// The verdict on a time for each structure, and shares of UnivMon.
+    /// The verdict for a time per structure, and shares of UnivMon.
     fn verdict(times: [f64; 4], shares: [f64; 3]) -> &'static str {
         let mut table = Table::new(["structure", "part", "ns", "percent"]);
         for (name, ns) in STRUCTURES.iter().zip(times) {

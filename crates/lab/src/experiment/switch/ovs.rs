@@ -1,4 +1,5 @@
-//! An Open vSwitch with flowgauge inside. `bench/ovs.py` runs it, and measures one way after another.
+//! An Open vSwitch that contains flowgauge. `bench/ovs.py` runs it, and measures one way after the
+//! other.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
@@ -16,17 +17,17 @@ use crate::failure::Failure;
 
 const DRIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/ovs.py");
 
-/// How long each way is measured in each round.
+/// Seconds per way and round.
 const SECONDS: f64 = 0.5;
 
-/// Paths of packets through the switch: found in the exact-match cache, by the same rules without that
-/// cache, from port to port without being parsed, and dropped as soon as they are received.
+/// Paths of packets through the switch: found in the exact-match cache, found by the same rules
+/// without that cache, from port to port without parsing, and dropped on reception.
 pub(super) const EMC: &str = "emc";
 pub(super) const MEGAFLOW: &str = "megaflow";
 pub(super) const SIMPLE: &str = "simple";
 pub(super) const DROP: &str = "drop";
 
-/// Packets that come again and again, and the flows that they are drawn of.
+/// The number of repeating packets, and of the flows they are drawn from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
     pub(super) packets: u64,
@@ -36,34 +37,34 @@ pub(super) struct Traffic {
 pub(super) const FEW: Traffic = Traffic { packets: 16_384, flows: 4_000 };
 pub(super) const MANY: Traffic = Traffic { packets: 200_000, flows: 50_000 };
 
-/// What is done with the packets besides forwarding them.
+/// What is done with packets besides forwarding.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// Nothing.
     Bare,
-    /// flowgauge in the switch with these options, which name tasks.
+    /// flowgauge in the switch with these options, which include tasks.
     Measure(String),
-    /// The same with the task of telling the sizes of the largest flows.
+    /// The same, with the task of reporting the sizes of the largest flows.
     Sizes(String),
-    /// The switch's own sFlow of one packet in so many.
+    /// The switch's own sFlow, sampling one packet in this many.
     SFlow(u32),
-    /// The switch's own IPFIX of one packet in so many.
+    /// The switch's own IPFIX, sampling one packet in this many.
     Ipfix(u32),
-    /// A mirror, which flowgauge reads in a process of its own.
+    /// A mirror that flowgauge reads in its own process.
     Mirror,
 }
 
 /// A path, and what is done there.
 pub(super) type Way = (&'static str, Kind);
 
-/// What one way cost in one round.
+/// The cost of one way in one round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
-    /// Time of the polling thread for each packet.
+    /// Time of the polling thread per packet.
     pub(super) ns: f64,
-    /// Share of the packets that were read.
+    /// Share of packets that were read.
     read: f64,
-    /// Of the sizes of the largest flows.
+    /// Error of the sizes of the largest flows.
     error: f64,
 }
 
@@ -71,13 +72,13 @@ pub(super) struct Figures {
 pub(super) struct Rounds {
     /// For each way, its rounds, or why it was refused.
     pub(super) ways: Vec<Result<Vec<Figures>, String>>,
-    /// Flows of the traffic.
+    /// Number of flows in the traffic.
     pub(super) flows: usize,
-    /// What it was measured on, in sentences.
+    /// Description of the test system, in sentences.
     pub(super) told: String,
 }
 
-/// Sources, which are the keys, of the largest flows.
+/// Sources (the keys) of the largest flows, with their shares.
 type Truth = Vec<(Ipv4Addr, f64)>;
 
 /// Measures every way in every round.
@@ -120,7 +121,7 @@ pub(super) fn run(setting: &Setting, traffic: Traffic, ways: &[Way]) -> Result<R
     Ok(Rounds { ways: measured, flows, told })
 }
 
-/// The folder of the switch, where all that is needed is there.
+/// The folder of the switch, if everything needed is there.
 fn ready(setting: &Setting) -> Result<String, Failure> {
     let skipped = |reason: String| Err(Failure::Skipped(reason));
     let Some(prefix) = &setting.switch else {
@@ -140,7 +141,7 @@ fn ready(setting: &Setting) -> Result<String, Failure> {
     Ok(prefix.to_string_lossy().into_owned())
 }
 
-/// A way as the driver reads it.
+/// A way in the driver's format.
 fn line((path, kind): &Way, truth: &Truth) -> Value {
     let (kind, argument) = match kind {
         Kind::Bare => ("none", Value::Null),
@@ -210,10 +211,10 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Something that measures.
+/// A measurement to compare.
 pub(super) struct Contender {
     pub(super) name: String,
-    /// What stands before it, or how much it samples.
+    /// The accelerator before it, or its sampling.
     pub(super) variant: String,
     pub(super) kind: Kind,
 }
@@ -224,20 +225,20 @@ impl Contender {
     }
 }
 
-/// What ways cost on a path, beside the switch alone.
+/// The cost of ways on a path, beside the bare switch.
 pub(super) struct Compared {
-    /// Nanoseconds of the switch alone.
+    /// Nanoseconds of the bare switch.
     pub(super) bare_ns: f64,
     pub(super) flows: usize,
-    /// Those that were refused, with the reasons.
+    /// Refused ways, with reasons.
     pub(super) refused: Vec<String>,
     pub(super) told: String,
 }
 
-/// The row of the switch alone.
+/// The row of the bare switch.
 pub(super) const BARE: &str = "without measurement";
 
-/// Contenders between two runs of the switch alone.
+/// Contenders between two runs of the bare switch.
 const GROUP: usize = 4;
 
 /// The columns of [`compare`].
@@ -255,7 +256,7 @@ pub(super) fn table() -> Table {
     ])
 }
 
-/// Measures contenders on a path, each beside the runs of the switch alone before and after it.
+/// Measures contenders on a path, each relative to the runs of the bare switch before and after it.
 pub(super) fn compare(
     setting: &Setting,
     traffic: Traffic,
@@ -317,7 +318,7 @@ fn push(table: &mut Table, name: &str, variant: &str, figures: [f64; 7]) {
 }
 
 impl Compared {
-    /// What nothing could be faster than.
+    /// The lower limit.
     pub(super) fn limit(&self) -> String {
         format!(
             "The switch alone takes {:.1} ns a packet, {:.2} million packets a second of its polling thread.",
@@ -348,7 +349,7 @@ impl Compared {
     }
 }
 
-/// The number in a column of a variant of a measurement.
+/// The number in a column, for a variant of a measurement.
 pub(super) fn figure(table: &Table, name: &str, variant: &str, column: &str) -> f64 {
     let mut rows = table.of("measurement", name).filter(|row| row.text("variant") == variant);
     rows.next().map_or(f64::NAN, |row| row.number(column))

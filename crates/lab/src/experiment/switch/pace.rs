@@ -1,4 +1,4 @@
-//! Packets of a port that arrive by the clock, and the search for the rate that it keeps up with.
+//! Packets arriving at a steady rate, and the search for the highest rate without loss.
 
 use flowgauge_dpdk::DpdkQueue;
 use flowgauge_engine::source::{Burst, Source, SourceError};
@@ -15,17 +15,17 @@ use crate::failure::Failure;
 use crate::machine::ns_per_cycle;
 use crate::speed::clock::thread_seconds;
 
-/// Packets that a queue holds, as one of Open vSwitch does by default.
+/// Queue size in packets, the default of Open vSwitch.
 const DESCRIPTORS: u64 = 2048;
 
-/// Packets that are received at once.
+/// Packets received at once.
 const BURST: u64 = 32;
 
-/// The highest rate, in million packets a second, that is tried, and the width of the search.
+/// The highest rate tried, in million packets per second, and the resolution of the search.
 const MOST_MPPS: f64 = 128.0;
 const WIDTH: f64 = 0.02;
 
-/// A burst that takes longer may have been interrupted.
+/// A longer burst may have been interrupted.
 const LONG_NS: f64 = 20_000.0;
 
 pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -112,7 +112,7 @@ fn contenders() -> [Contender; 5] {
     ]
 }
 
-/// The highest rate that stands, by halving; not a number where none does.
+/// The highest rate that `stands`, by bisection; NaN if none does.
 fn search(mut stands: impl FnMut(f64) -> Result<bool, Failure>) -> Result<f64, Failure> {
     let (mut least, mut most) = (0.0, MOST_MPPS);
     let mut rate = most / 4.0;
@@ -127,15 +127,16 @@ fn search(mut stands: impl FnMut(f64) -> Result<bool, Failure>) -> Result<f64, F
     Ok(if least > 0.0 { least } else { f64::NAN })
 }
 
-/// A queue whose packets arrive at a steady rate, and that ends after so many of them, or when one is lost.
+/// A queue with packets arriving at a steady rate. It ends after a number of packets, or with the
+/// first loss.
 struct Paced<'a> {
     queue: &'a mut DpdkQueue,
-    /// Packets in a cycle.
+    /// Packets per cycle.
     rate: f64,
     start: u64,
-    /// Cycles in which something else had the core.
+    /// Cycles in which another process had the core.
     away: u64,
-    /// Cycles and seconds of this thread when that was last known, and cycles at the last look.
+    /// Cycles and thread CPU seconds at the last reading, and cycles at the last poll.
     known: (u64, f64),
     looked: u64,
     taken: u64,
@@ -159,11 +160,11 @@ impl<'a> Paced<'a> {
         }
     }
 
-    /// Packets that wait.
+    /// Number of waiting packets.
     fn waiting(&mut self) -> u64 {
         let now = cycles();
         if self.start == 0 {
-            // The measurement is built by now.
+            // The measurement has been built by now.
             (self.start, self.known) = (now, (now, thread_seconds()));
         } else if (now - self.looked) as f64 * ns_per_cycle() > LONG_NS {
             let seconds = thread_seconds();

@@ -1,4 +1,4 @@
-//! The ports whose packets are measured: captures that DPDK replays again and again.
+//! Ports with measured packets: captures that DPDK replays repeatedly.
 
 use std::env;
 use std::fs;
@@ -30,22 +30,22 @@ use crate::experiment::table::{Table, row};
 use crate::failure::Failure;
 use crate::speed::clock::thread_seconds;
 
-/// Receiving alone, and lending packets out that are looked at by nothing.
+/// Names: receiving alone, and lending packets that are not looked at.
 const RECEIVING: &str = "receiving alone";
 const LENDING: &str = "receiving, packets lent out";
 
-/// Packets that each port gives again and again, and their flows.
+/// Packets in each port's loop, and their flows.
 pub(super) const PACKETS: u64 = 16_384;
 const FLOWS: u64 = 4_000;
 
-/// Bytes of the packets of each port, without the four of their checksum.
+/// Packet size of each port in bytes, without the 4-byte checksum.
 pub(super) const SIZES: [u32; 7] = [60, 124, 252, 508, 1020, 1276, 1514];
 
-/// Times that all of them are received before times are taken, and while they are.
+/// Loops received before timing starts, and while timing.
 const COLD: u64 = 64;
 const TIMED: u64 = 256;
 
-/// Rounds in which all loops take turns. The table has their medians.
+/// Rounds in which all loops take turns; the table has their medians.
 const ROUNDS: usize = 9;
 
 pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -99,19 +99,19 @@ pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// How many flows there are, and the largest with their shares, which do not depend on the size of packets.
+/// The number of flows, and the largest with their shares, which do not depend on packet size.
 pub(super) fn truth(seed: u64) -> Result<(usize, Vec<(CanonicalKey, f64)>), Failure> {
     let packets = traffic::draw(PACKETS, FLOWS, SIZES[0], seed)?;
     Ok(traffic::largest(&packets, |packet| packet.key))
 }
 
-/// A queue for each of [`SIZES`], and the memory that they have.
+/// A queue per size in [`SIZES`], and the memory behind them.
 pub(super) struct Ports {
     pub(super) queues: Vec<DpdkQueue>,
     pub(super) memory: &'static str,
 }
 
-/// The ports, which are there once: DPDK starts once in a process.
+/// The ports. They exist once, because DPDK initializes once per process.
 pub(super) fn ports(seed: u64) -> Result<MutexGuard<'static, Ports>, Failure> {
     static PORTS: OnceLock<Result<Mutex<Ports>, String>> = OnceLock::new();
     let ports = PORTS.get_or_init(|| match start(seed) {
@@ -154,14 +154,14 @@ fn start(seed: u64) -> Result<Ports, Failure> {
     Ok(Ports { queues, memory: told })
 }
 
-/// Whether the system has 512 MiB of huge pages to give.
+/// Whether the system has 512 MiB of huge pages.
 fn huge_pages() -> bool {
     let Ok(memory) = fs::read_to_string("/proc/meminfo") else { return false };
     let free = memory.lines().find_map(|line| line.strip_prefix("HugePages_Free:"));
     free.and_then(|free| free.trim().parse::<u32>().ok()).is_some_and(|free| free >= 256)
 }
 
-/// A queue that ends after so many packets, and takes the time of most of them.
+/// A queue that ends after a number of packets, and times most of them.
 struct Timed<'a> {
     queue: &'a mut DpdkQueue,
     received: u64,
@@ -192,7 +192,7 @@ impl Timed<'_> {
 
 impl Source for Timed<'_> {
     fn poll<'b>(&'b mut self, burst: &mut Burst<'b>) -> Result<bool, SourceError> {
-        // Packets that were lent out before are measured by now.
+        // Packets lent before have been measured by now.
         self.count(0);
         if self.is_over() {
             return Ok(false);
@@ -216,7 +216,7 @@ impl Source for Timed<'_> {
     }
 }
 
-/// Does some work with the queue's packets, and returns the time that each took, in nanoseconds.
+/// Runs `work` with the queue's packets; returns nanoseconds per packet.
 fn timed(
     queue: &mut DpdkQueue,
     work: impl FnOnce(&mut Timed<'_>) -> Result<(), Failure>,
@@ -226,7 +226,7 @@ fn timed(
     Ok(source.ns)
 }
 
-/// Receives packets and gives them back; a poll does so where the queue does more than that.
+/// Receives packets and returns them, by skipping or, where the queue does not skip, by polling.
 fn receive(source: &mut Timed<'_>) -> Result<(), Failure> {
     let all = Ahead { packets: u64::MAX, from_ns: 0, until_ns: i64::MAX };
     let mut columns = Columns::default();
@@ -242,7 +242,7 @@ fn poll<'a>(source: &'a mut dyn Source, burst: &mut Burst<'a>) -> Result<bool, F
     source.poll(burst).map_err(|error| Failure::Skipped(error.to_string()))
 }
 
-/// Receives packets, and does some work with the frames of each burst.
+/// Receives packets, and runs `work` on the frames of each burst.
 pub(super) fn each_burst(
     source: &mut dyn Source,
     mut work: impl FnMut(Frames<'_>),
@@ -269,7 +269,7 @@ impl Take for Digests {
     }
 }
 
-/// Reads headers, and digests five-tuples.
+/// Parses headers, and digests five-tuples.
 fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
     let (key, isa) = (KeySpec::from(KeyKind::FIVE_TUPLE), Isa::best());
     let mut batcher = Batcher::new(BatcherOptions::new(key));
@@ -279,7 +279,7 @@ fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
     })
 }
 
-/// Measures packets as the command does.
+/// Measures packets like the command does.
 pub(super) fn run(
     contender: &Contender,
     truth: &[(CanonicalKey, f64)],
@@ -308,7 +308,7 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// The error of the sizes of the largest flows.
+/// The size error of the largest flows.
 fn error(report: &EpochReport, truth: &[(CanonicalKey, f64)]) -> Option<f64> {
     let Some((_, Report::Sizes { items, .. })) = report.tasks.first() else { return None };
     let sizes = items.iter().map(|item| item.size.packets.map_or(f64::NAN, |size| size.value));

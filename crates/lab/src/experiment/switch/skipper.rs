@@ -1,4 +1,4 @@
-//! Skipper, Figure 5: Space-Saving in the data plane with and without Skipper, and outside of it.
+//! Skipper, Figure 5: Space-Saving in the data plane, with and without Skipper, and outside of it.
 
 use super::ovs::{self, Contender, EMC, FEW, Kind, figure};
 use crate::experiment::chart::{Chart, linear};

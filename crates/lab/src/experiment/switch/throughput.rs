@@ -1,4 +1,4 @@
-//! The switch's throughput beside measurement, on each path and with few and many flows.
+//! The switch's throughput while measuring, on each path, with few and many flows.
 
 use super::ovs::{self, Contender, EMC, FEW, Kind, MANY, MEGAFLOW, SIMPLE, Traffic, figure};
 use crate::experiment::chart::{Chart, linear};
@@ -71,7 +71,7 @@ pub(crate) const SIMPLE_MANY: Experiment = Experiment {
     ..EMC_MANY
 };
 
-/// Summaries of the sizes in the papers, or of the default.
+/// Summaries with the papers' or default sizes.
 const SUMMARIES: [(&str, &str); 8] = [
     ("count-min", "algorithm=count-min:rows=4,columns=65536"),
     ("count-sketch", "algorithm=count-sketch:rows=4,columns=65536"),
@@ -83,7 +83,7 @@ const SUMMARIES: [(&str, &str); 8] = [
     ("mst", "algorithm=mst"),
 ];
 
-/// Those that Agg-Evict's paper has.
+/// Those in Agg-Evict's paper.
 const AGGREGATED: [&str; 4] = ["count-min", "univmon", "space-saving", "flow-radar"];
 
 const ALONE: &str = "alone";
@@ -102,11 +102,11 @@ const BEFORE_THEM: [(&str, &str); 5] = [
     (SAMPLE, "accelerator=uniform:sample=100,before=headers"),
 ];
 
-/// What every measurement does before its summary.
+/// The work of every measurement before its summary.
 const PARSING: &str = "headers, key, digest";
 const NO_CANDIDATES: &str = "count-min, no candidates";
 
-/// Every summary with everything before it, and the others of the claims.
+/// Every summary behind every accelerator, and the other contenders of the claims.
 fn all(_: &Setting) -> Vec<Contender> {
     let mut contenders = vec![
         Contender::new(PARSING, ALONE, Kind::Measure(super::DIGESTS.to_owned())),
@@ -124,7 +124,7 @@ fn all(_: &Setting) -> Vec<Contender> {
     contenders
 }
 
-/// In the quick form, two summaries, one of which no accelerator is refused before.
+/// In the quick form, two summaries; one accepts all accelerators.
 fn some(setting: &Setting) -> Vec<Contender> {
     if setting.rounds >= Setting::full().rounds {
         return all(setting);
@@ -155,7 +155,7 @@ fn measure(
     Ok(Outcome { table, limit, notes })
 }
 
-/// The most that measurements may lose, in percent.
+/// Maximum loss of throughput in percent.
 const LIMITS: [(&str, &str, f64); 7] = [
     (PARSING, ALONE, 5.0),
     ("count-min", ALONE, 14.0),
@@ -216,7 +216,7 @@ fn behind_agg_evict(table: &Table) -> Claim {
     )
 }
 
-/// That each of these summaries adds less behind one than behind the other.
+/// Checks that each of these summaries adds less time behind one accelerator than behind the other.
 fn less(table: &Table, summaries: &[&str], one: &str, other: &str) -> Part {
     let added = |behind| -> Vec<f64> {
         summaries.iter().map(|name| figure(table, name, behind, "added_ns")).collect()
@@ -228,7 +228,7 @@ fn less(table: &Table, summaries: &[&str], one: &str, other: &str) -> Part {
 mod tests {
     use super::*;
 
-    /// A table in which every summary adds so many nanoseconds alone and behind the others.
+    /// A table in which every summary adds these times alone and behind accelerators.
     fn table(alone: f64, agg_evict: f64, sampled: f64, before: f64, lost: f64) -> Table {
         let mut table = ovs::table();
         let mut push = |name: &str, behind: &str, added: f64, most: f64| {

@@ -1,4 +1,4 @@
-//! What users of the switch have today, beside measuring inside it.
+//! Alternatives that users of the switch have today.
 
 use super::ovs::{self, Contender, EMC, FEW, Kind, figure};
 use crate::experiment::chart::{Chart, linear};
@@ -35,7 +35,7 @@ const IPFIX: &str = "IPFIX";
 const MIRROR: &str = "mirror";
 const OURS: &str = "linear-table";
 
-/// One packet in so many, and what the table says of it.
+/// One packet in this many, and its name in the table.
 const SAMPLES: [(u32, &str); 3] = [(1000, "1 in 1000"), (100, "1 in 100"), (1, ALL)];
 const ALL: &str = "all";
 

@@ -1,4 +1,4 @@
-//! The packets that come again and again.
+//! The repeating packets of switch experiments.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -8,10 +8,10 @@ use hashbrown::HashMap;
 
 use crate::failure::Failure;
 
-/// The largest flows, whose errors tables have.
+/// Number of largest flows with errors in tables.
 pub(super) const LARGEST: usize = 20;
 
-/// Draws packets of 64 bytes, or of so many, and at most so many flows, by Zipf's law.
+/// Draws packets of 64 bytes, or of another size, from at most this many flows with Zipf shares.
 pub(super) fn draw(
     packets: u64,
     flows: u64,
@@ -22,7 +22,7 @@ pub(super) fn draw(
     Ok(Traffic::new(Config { packets, profile, size, seed, ..Config::default() })?.collect())
 }
 
-/// How many flows there are by a key, and the largest of them with their shares of all packets.
+/// The number of flows by a key, and the largest with their shares of all packets.
 pub(super) fn largest<K: Copy + Eq + Hash + Ord>(
     packets: &[Packet],
     key: impl Fn(&Packet) -> K,
@@ -38,7 +38,7 @@ pub(super) fn largest<K: Copy + Eq + Hash + Ord>(
     (flows, largest.collect())
 }
 
-/// The root of the mean square of the relative errors of sizes, beside shares of so many packets.
+/// The root mean square of relative size errors, given true shares of this many packets.
 pub(super) fn error(
     sizes: impl Iterator<Item = f64>,
     shares: impl ExactSizeIterator<Item = f64>,

@@ -1,4 +1,4 @@
-//! The highest rates at which a queue of a port does not overflow, by the size of packets.
+//! The highest rates without queue overflow, by packet size.
 
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::part::Part;
@@ -50,13 +50,13 @@ pub(super) const RECEIVING: &str = "receiving alone";
 pub(super) const CLAIMED: [&str; 4] =
     ["insta-measure", "count-min behind agg-evict", "univmon behind agg-evict", "linear-table"];
 
-/// What a packet takes on a link of Ethernet besides its bytes: preamble and gap.
+/// Overhead of a packet on Ethernet in bytes: preamble and gap.
 #[cfg(feature = "dpdk")]
 pub(super) const GAP_BYTES: u32 = 20;
 
 fn judge(table: &Table) -> Verdict {
     let rates = |name| table.numbers("measurement", name, "gbit");
-    // A size at which every rate loses packets stays not a number.
+    // NaN remains if every rate of a size loses packets.
     let less = |one: f64, other: f64| if one.is_nan() || one < other { one } else { other };
     let least = |name| rates(name).into_iter().reduce(less).unwrap_or(f64::NAN);
     let parts = CLAIMED.map(|name| {

@@ -1,4 +1,4 @@
-//! One access a packet: arrays and bitmaps.
+//! Arrays and bitmaps with one access per packet.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
@@ -37,8 +37,8 @@ impl ByHand for Mrac {
     }
 }
 
-/// An array of counters, with the keys whose column is over half a thousandth of the packets so far,
-/// counted apart.
+/// An array of counters. Keys whose column exceeds half a thousandth of the packets so far are
+/// counted separately.
 pub(super) struct CountArray {
     counters: Zeroed<u32>,
     heavy: Heavy,
@@ -79,7 +79,7 @@ impl ByHand for CountArray {
     }
 }
 
-/// Linear counting: 8 Mi bits.
+/// Linear counting with 8 Mi bits.
 pub(super) struct LinearCounting {
     words: Zeroed<u64>,
     packets: u64,
@@ -140,7 +140,7 @@ struct Slot {
     unused: u32,
 }
 
-/// Keyed slots that a colliding key takes over, and what is lost so.
+/// Keyed slots that a colliding key takes over, and the traffic lost that way.
 pub(super) struct Replacing {
     slots: Zeroed<Slot>,
     displaced: (u64, u64),
@@ -180,7 +180,8 @@ impl ByHand for Replacing {
     }
 }
 
-/// Randomized counter sharing: one of 4096 counters of a flow, with the sum of all squares.
+/// Randomized counter sharing: each packet increments one of its flow's 4096 counters. Keeps the
+/// sum of squares.
 pub(super) struct Csm {
     counters: Zeroed<u32>,
     random: u64,

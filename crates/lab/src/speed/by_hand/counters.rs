@@ -1,4 +1,4 @@
-//! A bounded number of keys with linked buckets, and with a share taken off all of them.
+//! Bounded sets of keys: Space-Saving with linked buckets, and Misra-Gries.
 
 use std::hint::{black_box, select_unpredictable as select};
 
@@ -10,7 +10,7 @@ use super::{ByHand, ByRuns, digest, zeroed};
 
 const COUNTERS: usize = 128;
 
-/// A key, what it may have missed, and what was counted.
+/// A key, its possible undercount, and its count.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Held {
@@ -124,7 +124,7 @@ struct Node {
     after: u32,
 }
 
-/// The keys of one count, by any one of them, and the next buckets.
+/// The keys with one count (through any one of them), and the next buckets.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Bucket {
@@ -134,7 +134,7 @@ struct Bucket {
     larger: u32,
 }
 
-/// No node or bucket: behind all of them, where it may be written to.
+/// No node or bucket. It lies behind all of them, where writes are harmless.
 const NONE: u32 = COUNTERS as u32;
 
 /// Space-Saving with linked buckets.
@@ -184,7 +184,7 @@ impl StreamSummary {
         }
     }
 
-    /// Puts a node into the bucket of this count, `larger` or a new one between both.
+    /// Puts a node into the bucket with this count: `larger`, or a new one between both.
     #[inline(always)]
     fn attach(&mut self, at: u32, count: u32, lesser: u32, larger: u32) {
         if larger != NONE && self.bucket(larger).count == count {

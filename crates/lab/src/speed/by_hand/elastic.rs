@@ -60,7 +60,7 @@ impl ByHand for Elastic {
                 bucket.votes[found.trailing_zeros() as usize % SLOTS] += 1;
                 continue;
             }
-            // Votes with the slots' numbers below them, so that the least say both.
+            // Votes with the slot number in the low bits, so the minimum gives both.
             let votes = |slot: usize| u64::from(bucket.votes[slot]) << 3 | slot as u64;
             let least = (0..SLOTS).map(votes).fold(u64::MAX, u64::min);
             let (slot, votes) = (least as usize % 8 % SLOTS, (least >> 3) as u32);
@@ -70,7 +70,7 @@ impl ByHand for Elastic {
                     lighten(digest, 1);
                     continue;
                 }
-                // The digest of the flow that leaves costs what one more of this one's does.
+                // The digest of the evicted flow costs as much as another one of this flow.
                 lighten(mix(bucket.keys[slot], 2), votes);
                 bucket.against = 0;
             }

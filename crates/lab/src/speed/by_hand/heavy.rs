@@ -1,9 +1,9 @@
-//! A set of heavy keys, as sketches have one beside their counters.
+//! A set of heavy keys, as sketches keep beside their counters.
 
-/// Keys that find room.
+/// Capacity in keys.
 const MOST: usize = 1 << 13;
 
-/// Open addressing of tags, counts and keys; 0 is an empty tag.
+/// Open addressing of tags, counts and keys; tag 0 is empty.
 pub(super) struct Heavy {
     places: Vec<(u32, u32, u64)>,
     members: usize,
@@ -19,13 +19,13 @@ impl Heavy {
         self.members = 0;
     }
 
-    /// Adds a key, unless it is there or there is no room.
+    /// Adds a key, unless it is present or the set is full.
     #[inline(always)]
     pub(super) fn note(&mut self, key: u64, digest: u64) {
         self.find(key, digest);
     }
 
-    /// The same, and counts its packets from then on.
+    /// Like [`note`](Self::note), and counts the key's packets from then on.
     #[inline(always)]
     pub(super) fn count(&mut self, key: u64, digest: u64) {
         if let Some(at) = self.find(key, digest) {

@@ -6,7 +6,7 @@ use flowgauge_kernel::Digester;
 use super::saving::SpaceSaving;
 use super::{BATCH, ByHand};
 
-/// Counters of a node that has more prefixes.
+/// Counters of a node with more prefixes than that.
 const COUNTERS: usize = 1400;
 
 const NODES: usize = 25;
@@ -44,7 +44,7 @@ impl Node {
     }
 }
 
-/// Every packet in every node.
+/// Counts every packet in every node.
 pub(super) struct Mst {
     digester: Digester,
     nodes: Vec<Node>,
@@ -71,7 +71,7 @@ impl ByHand for Mst {
     }
 }
 
-/// Every packet in one node, drawn at random.
+/// Counts every packet in one random node.
 pub(super) struct Rhhh {
     all: Mst,
     random: fastrand::Rng,

@@ -1,7 +1,7 @@
-//! Marks that let one packet in so many through, and the flow table behind them.
+//! InstaMeasure: marks that let one in several packets pass, and the flow table behind them.
 //!
-//! The table is that of the core (`summary/instant/working_set.rs`) for one kind of key, and like it
-//! on purpose.
+//! The table deliberately copies the one in core (`summary/instant/working_set.rs`) for one
+//! kind of key.
 
 use std::hint::black_box;
 
@@ -71,7 +71,7 @@ impl<const LAYERS: usize> Marks<LAYERS> {
         }
     }
 
-    /// Counts what a packet stands for.
+    /// Counts the packets that a passed packet represents.
     #[inline(never)]
     fn count(&mut self, key: u64, digest: u64) {
         let entries = &mut self.entries[..ENTRIES];
@@ -93,7 +93,7 @@ impl<const LAYERS: usize> Marks<LAYERS> {
                 return self.fill(at, key, digest);
             }
         }
-        // All are of the same time, so that none has expired.
+        // All entries have the same time, so none has expired.
         let rank = |&at: &usize| (entries[at].id & REFERENCED, entries[at].packets);
         let victim = path.iter().copied().min_by_key(rank).unwrap_or(0);
         for at in path {
@@ -120,7 +120,7 @@ fn vector(halves: &[u16; 256], digest: u64) -> u32 {
     half(56) | half(48) << 16
 }
 
-/// Sets a mark, and tells whether two or fewer are missing.
+/// Sets a mark; returns whether at most two are missing.
 #[inline(always)]
 fn mark(word: &mut u32, vector: u32, random: u32) -> bool {
     *word |= vector & (0xf << (4 * (random % 8)));

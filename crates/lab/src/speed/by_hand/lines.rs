@@ -1,7 +1,7 @@
 //! An index of counters: lines of fifteen tags that are compared at once.
 //!
-//! That of the core (`summary/counter/space_saving/index.rs`) with constants for its sizes, and like
-//! it on purpose: the summaries are compared with what their own idea costs where nothing is general.
+//! It deliberately copies the index in core (`summary/counter/space_saving/index.rs`) with constant sizes: the
+//! summaries are compared with the cost of their own idea without generality.
 
 use std::hint::select_unpredictable as select;
 
@@ -9,7 +9,7 @@ use flowgauge_kernel::{Zeroed, equal_in_line};
 
 use super::zeroed;
 
-/// The first place of a line counts the keys that went over it.
+/// The first slot of a line counts the keys that overflowed it.
 const PLACES: usize = 16;
 const USABLE: u32 = 0xfffe;
 const AWAY: u32 = 1 << 31;
@@ -21,7 +21,7 @@ pub(super) struct Lines<const COUNTERS: usize, const LINES: usize> {
     places: Zeroed<u32>,
 }
 
-/// A line's answer: where it begins, the tag, and the places of the tag and those that are empty.
+/// The result of a lookup in a line: its start, the tag, and bit masks of matching and empty slots.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
     line: usize,
@@ -75,8 +75,8 @@ impl<const COUNTERS: usize, const LINES: usize> Lines<COUNTERS, LINES> {
         self.places[..COUNTERS][counter % COUNTERS] & AWAY == 0
     }
 
-    /// Takes a counter from its digest, and gives it to another, unless this `has` it. What is to
-    /// change nothing goes to the lines behind those in use.
+    /// Clears a counter's old tag, unless the key `has` the counter already. Writes without effect
+    /// go to the unused lines at the end.
     #[inline(always)]
     pub(super) fn take(&mut self, counter: usize, has: bool) {
         let tags = &mut self.tags.as_flattened_mut()[..2 * LINES * PLACES];

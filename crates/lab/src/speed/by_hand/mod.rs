@@ -1,7 +1,7 @@
-//! Hand-written loops: what an update costs where nothing is general.
+//! Hand-written loops: the cost of an update without generality.
 //!
-//! Each does the work of its algorithm and keeps what that keeps, for keys of 64 bits that count
-//! one each, at the size that is measured: no traits, no parameters, no other measures.
+//! Each does the work of its algorithm and keeps the same data, for 64-bit keys of weight one at
+//! the measured size: no traits, no parameters, no other measures.
 
 mod arrays;
 mod counters;
@@ -29,30 +29,30 @@ use super::stream::Stream;
 pub(super) use reversible::two_level;
 use sketches::{Conservative, CountMin, CountSketch, KAry, Sketch, Yardstick};
 
-/// Bytes of every packet.
+/// Bytes per packet.
 const FRAME: u64 = FRAME_BYTES as u64;
 
-/// Packets whose memory is asked for ahead of the one in hand.
+/// Prefetch distance in packets.
 const AHEAD: usize = 16;
 
-/// The loop of one algorithm.
+/// The hand-written loop of one algorithm.
 trait ByHand {
-    /// Whether it needs the digests of the keys.
+    /// Whether it needs digests of the keys.
     const DIGESTS: bool = true;
-    /// Forgets everything.
+    /// Removes all keys.
     fn clear(&mut self);
-    /// Counts a packet of each of these keys, at most a batch of them.
+    /// Counts a packet for each of these keys, at most a batch.
     fn update(&mut self, keys: &[u64], digests: &[u64]);
 }
 
-/// A loop that takes the usual packets in runs.
+/// A loop that processes runs of common packets.
 trait ByRuns {
-    /// Counts packets up to the first one that is not usual; returns how many.
+    /// Counts packets up to the first uncommon one; returns how many.
     fn run(&mut self, keys: &[u64], digests: &[u64]) -> usize;
-    /// Counts a packet of any kind.
+    /// Counts any packet.
     fn add(&mut self, key: u64, digest: u64);
 
-    /// Counts all.
+    /// Counts all packets.
     #[inline(always)]
     fn take(&mut self, keys: &[u64], digests: &[u64]) {
         let mut at = 0;
@@ -67,7 +67,8 @@ trait ByRuns {
     }
 }
 
-/// A loop that gets the batches that a summary gets: what it costs to fill them is on both sides.
+/// A loop that receives the same batches as a summary, so that both include the cost of filling
+/// them.
 struct Batched<L> {
     digester: Digester,
     by_hand: L,
@@ -101,15 +102,14 @@ impl<L: ByHand> Contestant for Batched<L> {
     }
 }
 
-/// A loop that digests keys 256 at a time, with no batches around them.
+/// A loop that digests keys 256 at a time, without batches.
 struct Plain<L> {
     digester: Digester,
     by_hand: L,
 }
 
 impl<L: ByHand> Plain<L> {
-    /// The keys are copied first: digesting them right out of memory that is in no cache takes
-    /// longer.
+    /// The keys are copied first: digesting them directly from uncached memory takes longer.
     fn count(&mut self, keys: &[Key8]) {
         let (mut held, mut digests) = ([0; BATCH], [0; BATCH]);
         for keys in Key8::words(keys).chunks(BATCH) {
@@ -133,28 +133,28 @@ impl<L: ByHand> Contestant for Plain<L> {
     }
 }
 
-/// Zeroed memory, as the summaries have it.
+/// Zeroed memory, like that of the summaries.
 ///
 /// # Panics
-/// When the operating system refuses it.
+/// The operating system refuses it.
 fn zeroed<T: Zeroable + Copy>(len: usize) -> Zeroed<T> {
     Zeroed::new(len).expect("there is as much memory as the summaries have")
 }
 
-/// Another word of a digest, by a folded multiply.
+/// Derives another word from a digest, by a folded multiply.
 #[inline(always)]
 fn mix(digest: u64, n: u64) -> u64 {
     let product = u128::from(digest ^ n) * 0x9e37_79b9_7f4a_7c15_u128;
     (product >> 64) as u64 ^ product as u64
 }
 
-/// The digest of a key that stands alone, as one that gives up its place.
+/// The digest of a single key, such as an evicted one.
 #[inline(always)]
 fn digest(key: u64, digester: &Digester) -> u64 {
     Key8::from_canonical(&key.to_ne_bytes()).map_or(0, |key| key.digest(digester))
 }
 
-/// What all rates are compared with: a plain Count-Min of 4 rows of 65536 columns, which are the
+/// The yardstick of all rates: a plain Count-Min with 4 rows of 65536 columns, indexed by the
 /// digest's four 16-bit slices.
 pub(super) fn yardstick(digester: Digester) -> Box<dyn Contestant> {
     Box::new(Plain { digester, by_hand: Yardstick::new() })
@@ -169,7 +169,7 @@ macro_rules! loops {
     };
 }
 
-/// The same for loops that digest keys of their own.
+/// The same for loops that digest their keys themselves.
 macro_rules! digesting_loops {
     ($($name:ident: $new:expr;)*) => {
         $(pub(super) fn $name(digester: Digester) -> Box<dyn Contestant> {

@@ -5,13 +5,13 @@ use flowgauge_kernel::Zeroed;
 
 use super::{BATCH, ByHand, FRAME, ask, mix, zeroed};
 
-/// Cells of each hash.
+/// Cells per hash function.
 const PART: usize = 1 << 16;
 
-/// Lines of 512 bits of the filter: a third of what the cells take.
+/// Lines of 512 bits in the filter: a third of the cells' memory.
 const LINES: usize = (4 * PART * 20 / 3).div_ceil(64);
 
-/// What the first packet of a flow changes in a cell.
+/// The part of a cell that the first packet of a flow changes.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, packed(4))]
 struct Entered {
@@ -20,7 +20,7 @@ struct Entered {
     high_bytes: u16,
 }
 
-/// A filter of four bits a flow in one line, and four cells a flow.
+/// FlowRadar: a filter with four bits per flow in one line, and four cells per flow.
 pub(super) struct FlowRadar {
     /// Packets in the low half, the low 32 bits of the bytes in the high half.
     counts: Zeroed<[u64; PART]>,
@@ -40,7 +40,7 @@ fn cells(digest: u64) -> [usize; 4] {
     std::array::from_fn(|hash| usize::from((digest >> (16 * hash)) as u16))
 }
 
-/// The word and the bit of it that hash number `hash` means.
+/// The word and bit for hash number `hash`.
 fn bit(word: u64, hash: u32) -> (usize, u64) {
     let bits = word >> (9 * hash);
     ((bits >> 6) as usize % 8, bits % 64)

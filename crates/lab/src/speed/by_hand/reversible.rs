@@ -1,4 +1,5 @@
-//! Sketches by modular hashing: eight rows by two bytes of the mangled key, and one by the digest.
+//! Sketches by modular hashing: eight rows indexed by two bytes of the mangled key, and one by the
+//! digest.
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::{FlowKey, Key8};
@@ -14,12 +15,12 @@ const COLUMNS: usize = 1 << 16;
 const ROWS: usize = 8;
 const ALL_ROWS: usize = ROWS + 1;
 
-/// Bitmaps of a row, the words of each, and the columns that share it.
+/// Bitmaps per row, words per bitmap, and columns that share one.
 const BITMAPS: usize = 1 << 12;
 const WORDS: usize = 4;
 const SHARED: usize = COLUMNS / BITMAPS;
 
-/// Permutations of the bytes: two for each row by modular hashing.
+/// Permutations of bytes: two for each row with modular hashing.
 struct Modular {
     tables: [[[u8; 256]; 2]; ROWS],
 }
@@ -104,7 +105,7 @@ impl ByHand for Reversible {
     }
 }
 
-/// Two-level, whose packets have elements.
+/// The two-level sketch, for packets with elements.
 pub(super) struct TwoLevel {
     digester: Digester,
     batch: Batch<Key8>,

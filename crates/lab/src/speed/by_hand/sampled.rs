@@ -1,4 +1,4 @@
-//! One packet in a hundred, in a table.
+//! NetFlow: a table of one in a hundred packets.
 
 use std::hint::black_box;
 
@@ -10,13 +10,13 @@ use super::{BATCH, ByHand, FRAME};
 
 const SAMPLE: f64 = 100.0;
 
-/// NetFlow: what is drawn is how many packets to pass over.
+/// NetFlow. It draws the number of packets to skip.
 pub(super) struct NetFlow {
     digester: Digester,
     table: LinearTable<{ 1 << 15 }>,
     random: fastrand::Rng,
     skip: usize,
-    /// Of all packets, chosen or not.
+    /// Totals of all packets, sampled or not.
     total: (u64, u64),
     largest: u64,
     sizes: [u64; BATCH],

@@ -1,4 +1,5 @@
-//! Space-Saving: sweeps over entries of the least count, without a branch for the usual packet.
+//! Space-Saving: sweeps over the entries with the minimum count, with no branch for a common
+//! packet.
 
 use std::hint::{black_box, select_unpredictable as select};
 
@@ -7,10 +8,10 @@ use flowgauge_kernel::{Digester, Zeroed, equal_in_group};
 use super::lines::Lines;
 use super::{ByHand, ByRuns, digest, zeroed};
 
-/// Entries of a block, one bit each.
+/// Entries per block, one bit each.
 const BLOCK: usize = 64;
 
-/// `most` counters of room for `COUNTERS`, a power of two.
+/// `most` counters in space for `COUNTERS`, a power of two.
 pub(super) struct SpaceSaving<const COUNTERS: usize, const LINES: usize> {
     digester: Digester,
     most: usize,
@@ -140,7 +141,7 @@ impl<const COUNTERS: usize, const LINES: usize> ByRuns for SpaceSaving<COUNTERS,
 impl<const COUNTERS: usize, const LINES: usize> ByHand for SpaceSaving<COUNTERS, LINES> {
     fn clear(&mut self) {
         self.lines.clear();
-        // Those behind `most` are never the least.
+        // Counters beyond `most` are never the minimum.
         self.counts.fill(u32::MAX);
         self.floors.fill(0);
         (self.taken, self.least, self.start, self.pending) = (0, 0, 0, 0);

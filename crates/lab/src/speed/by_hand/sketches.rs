@@ -8,13 +8,13 @@ use super::{BATCH, ByHand, mix, zeroed};
 
 const COLUMNS: usize = 1 << 16;
 
-/// Four rows in one piece, so that lengths are constants.
+/// Four contiguous rows, so that lengths are constants.
 type Rows<C> = [[C; COLUMNS]; 4];
 
-/// What a packet does to its four counters.
+/// How a packet updates its four counters.
 pub(super) trait Rule {
     type Cell: Zeroable + Copy;
-    /// Counts it, and says whether its key is over the limit now.
+    /// Counts a packet; returns whether its key now exceeds the limit.
     fn add(rows: &mut Rows<Self::Cell>, columns: [usize; 4], digest: u64, limit: u32) -> bool;
 }
 
@@ -35,8 +35,8 @@ impl Rule for CountMin {
     }
 }
 
-/// Count-Min with conservative update. All counters are written: which change is not to be
-/// predicted.
+/// Count-Min with conservative update. All counters are written, because a branch on which ones
+/// change would be mispredicted.
 pub(super) struct Conservative;
 
 impl Rule for Conservative {
@@ -51,7 +51,7 @@ impl Rule for Conservative {
     }
 }
 
-/// K-ary: at least two counters over the limit.
+/// K-ary sketch: a key is heavy with at least two counters over the limit.
 pub(super) struct KAry;
 
 impl Rule for KAry {
@@ -87,14 +87,14 @@ impl Rule for CountSketch {
     }
 }
 
-/// Four rows, where they `LIST` with the keys over a thousandth of the packets so far.
+/// Four rows, with `LIST` also the keys over a thousandth of the packets so far.
 pub(super) struct Sketch<R: Rule, const LIST: bool> {
     rows: Zeroed<Rows<R::Cell>>,
     heavy: Heavy,
     packets: u64,
 }
 
-/// Count-Min without anything else.
+/// Count-Min alone.
 pub(super) type Yardstick = Sketch<CountMin, false>;
 
 impl<R: Rule, const LIST: bool> Sketch<R, LIST> {

@@ -30,7 +30,7 @@ impl Count {
     }
 }
 
-/// Linear probing over keys with packets and bytes, and the list of what is occupied.
+/// Linear probing over keys with packets and bytes, and a list of occupied buckets.
 pub(super) struct LinearTable<const BUCKETS: usize> {
     buckets: Zeroed<Flow>,
     occupied: Zeroed<u32>,
@@ -79,7 +79,7 @@ impl<const BUCKETS: usize> ByHand for LinearTable<BUCKETS> {
     }
 }
 
-/// A key and the number of its flow, counted from 1.
+/// A key and its flow number, counted from 1.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Numbered {
@@ -87,7 +87,7 @@ struct Numbered {
     flow: u32,
 }
 
-/// Linear probing over keys, their packets and bytes in the order of arrival.
+/// Linear probing over keys, with packets and bytes in order of arrival.
 pub(super) struct IndirectTable<const BUCKETS: usize> {
     buckets: Zeroed<Numbered>,
     counts: Zeroed<Count>,
@@ -153,10 +153,10 @@ impl<const BUCKETS: usize> ByHand for IndirectTable<BUCKETS> {
     }
 }
 
-/// Flows that move at most to make room for one.
+/// Maximum number of moves to insert a flow.
 const STEPS: usize = 512;
 
-/// Two buckets a key, of slots with the number of a flow and a tag.
+/// A cuckoo table with two buckets per key. Slots hold a flow number and a tag.
 pub(super) struct Cuckoo<const BUCKETS: usize, const SLOTS: usize> {
     digester: Digester,
     buckets: Zeroed<[u32; SLOTS]>,
@@ -166,7 +166,7 @@ pub(super) struct Cuckoo<const BUCKETS: usize, const SLOTS: usize> {
 }
 
 impl<const BUCKETS: usize, const SLOTS: usize> Cuckoo<BUCKETS, SLOTS> {
-    /// The bits of a slot that hold the number, from 1.
+    /// The bits of a slot that hold the flow number, counted from 1.
     const NUMBER: u32 = (BUCKETS * SLOTS - 1) as u32;
     const MOST: usize = if SLOTS == 1 { BUCKETS / 2 } else { BUCKETS * SLOTS / 64 * 61 };
 
@@ -181,7 +181,7 @@ impl<const BUCKETS: usize, const SLOTS: usize> Cuckoo<BUCKETS, SLOTS> {
         [first, first ^ (mix(digest, 0) as usize % BUCKETS).max(1)]
     }
 
-    /// The flow whose slot has the same tag, or some other one.
+    /// The flow whose slot has the same tag, otherwise an arbitrary one.
     #[inline(always)]
     fn guess(&self, digest: u64, places: [usize; 2]) -> usize {
         let tag = (digest >> 16) as u32 & !Self::NUMBER;
@@ -218,7 +218,7 @@ impl<const BUCKETS: usize, const SLOTS: usize> Cuckoo<BUCKETS, SLOTS> {
         empty.map(|empty| *empty = slot).is_some()
     }
 
-    /// Puts the next flow into one of its places, from where others move.
+    /// Inserts the next flow into one of its buckets, moving others.
     fn insert(&mut self, mut digest: u64, places: [usize; 2]) -> bool {
         let (new, mut bucket) = (digest, places[1]);
         let mut slot = (digest >> 16) as u32 & !Self::NUMBER | (self.len as u32 + 1);

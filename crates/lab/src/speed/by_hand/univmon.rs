@@ -4,14 +4,13 @@ use flowgauge_kernel::Zeroed;
 
 use super::{AHEAD, BATCH, ByHand, ask, mix, zeroed};
 
-/// Keys that a depth keeps.
+/// Keys kept per depth.
 const TOP: usize = 128;
 
-/// Places of the index of these keys.
+/// Slots of the index of these keys.
 const PLACES: usize = 2 * TOP;
 
-/// The heaviest keys of a depth: a heap by what they were estimated at, the least first, and where
-/// in it each key is.
+/// The heaviest keys of a depth: a min-heap by estimate, and an index of positions by key.
 struct Top {
     heap: [(i32, u64, u64); TOP],
     index: [u8; PLACES],
@@ -27,7 +26,7 @@ impl Top {
         if self.len == TOP { self.heap[0].0 } else { i32::MIN }
     }
 
-    /// The place in the index of a key, or where it would be.
+    /// The index slot of a key, or the slot where it would go.
     #[inline(always)]
     fn find(&self, key: u64, digest: u64) -> usize {
         let mut at = digest as usize % PLACES;
@@ -42,8 +41,7 @@ impl Top {
         self.index[self.find(key, digest)] != 0
     }
 
-    /// Whether a key is surely held: no branch can be mispredicted, and those that are not in the
-    /// first places are left out.
+    /// Whether a key is certainly held: branch-free, and without keys beyond their first slots.
     #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
     #[inline(always)]
     fn surely_holds(&self, key: u64, digest: u64) -> bool {
@@ -88,7 +86,7 @@ impl Top {
         self.index[place] = at as u8 + 1;
     }
 
-    /// Takes the first key out of the index.
+    /// Removes the first key from the index.
     fn forget(&mut self) {
         let mut gap = self.find(self.heap[0].1, self.heap[0].2);
         let mut at = gap;
@@ -126,10 +124,10 @@ impl Top {
     }
 }
 
-/// Levels: half of the keys of one are in the next one, too.
+/// Number of levels: half of the keys of a level are also in the next one.
 const LEVELS: usize = 4;
 
-/// Columns of a row: 65536 for keys of the first level alone, and half as many from level to level.
+/// Total columns of a row: 65536 for the first level, then half as many from level to level.
 const WIDTH: usize = 65536 + 32768 + 16384 + 8192;
 const STARTS: [usize; LEVELS] = [0, 65536, 65536 + 32768, 65536 + 32768 + 16384];
 

@@ -8,11 +8,11 @@ use super::counters::MisraGries;
 use super::sketches::{CountMin, Sketch};
 use super::{BATCH, ByHand};
 
-/// What the normal path takes for a packet, and what may wait for it, in picoseconds.
+/// Time of the normal path per packet, and its maximum backlog, in picoseconds.
 const SERVICE: u64 = 1_000_000_000_000 / 2_000_000;
 const BOUND: u64 = 1024 * SERVICE;
 
-/// Count-Min, and Misra-Gries for the packets that find its queue full.
+/// SketchVisor: Count-Min, and Misra-Gries for the packets that find its queue full.
 pub(super) struct SketchVisor {
     times_ns: [i64; BATCH],
     last_ns: i64,
@@ -28,7 +28,7 @@ impl SketchVisor {
     }
 }
 
-/// Packets that take one path.
+/// The packets that take one path.
 struct Taken {
     keys: [u64; BATCH],
     digests: [u64; BATCH],
