@@ -1,28 +1,22 @@
 //! The loop of an agent: one run after another, each under one configuration.
 
-use std::fs::File;
 use std::io;
-use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use flowgauge_engine::sink::{Outlets, Sink, units};
-use flowgauge_engine::source::Source;
 use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
-use flowgauge_live::{Fanout, LiveError, Options, Sockets, XdpOptions};
-use flowgauge_records::{Accounts, Records};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::Failure;
 use crate::alert::{Alerts, OfRun};
-use crate::config::{Configuration, Engine, InterfaceOptions, RecordsOptions, SourceOptions};
+use crate::config::{Configuration, Engine, SourceOptions};
 use crate::console::Console;
 use crate::data::Data;
-use crate::dpdk::Ports;
-use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::http::Server;
 use crate::journal::Journal;
@@ -32,8 +26,9 @@ use crate::lines::Lines;
 use crate::log::{say, warn};
 use crate::outputs::{Content, Outputs};
 use crate::prometheus::Metrics;
-use crate::replay::{Replay, now_ns};
+use crate::replay::now_ns;
 use crate::sandbox::{Helper, Sandbox};
+use crate::sources::{Opened, open};
 use crate::supervision::{self, Watchdog};
 
 /// Interval between checks for signals and for the end of the run.
@@ -303,74 +298,4 @@ fn end_of_epochs(configuration: &Configuration, time_ns: i64) -> i64 {
         EpochLength::Packets(_) | EpochLength::Whole => None,
     });
     lengths.max().map_or(time_ns, |length_ns| (time_ns.div_euclid(length_ns) + 1) * length_ns)
-}
-
-/// The queues of all sources, and the accounts of flow-record exporters.
-#[derive(Default)]
-pub(crate) struct Opened {
-    pub(crate) queues: Vec<Box<dyn Source + Send>>,
-    exporters: Vec<Accounts>,
-}
-
-/// Opens the queues of all sources. In a sandbox, the helper opens their packet sockets.
-pub(crate) fn open(
-    sources: &[SourceOptions],
-    dpdk_args: &str,
-    stop: &Arc<AtomicBool>,
-    helper: Option<&Helper>,
-) -> Result<Opened, Failure> {
-    let sockets = helper.cloned().map_or_else(Sockets::default, |helper| {
-        Sockets::from_other(move || helper.packet_socket())
-    });
-    let Opened { mut queues, mut exporters } = Opened::default();
-    let mut ports = Ports::new(dpdk_args);
-    for source in sources {
-        match source {
-            SourceOptions::Interface(interface) => {
-                queues.extend(open_interface(interface, &sockets, &mut ports, stop)?);
-            }
-            SourceOptions::Replay(replay) => {
-                let path: &Path = &replay.replay;
-                File::open(path).map_err(|error| {
-                    Failure::Source(format!("cannot read {}: {error}", path.display()))
-                })?;
-                queues.push(Box::new(Replay::new(path, replay.times, stop)));
-            }
-            SourceOptions::Records(RecordsOptions { records, sampling }) => {
-                let sampling = sampling.map(NonZeroU64::get);
-                let records = Records::bind(records.0, sampling, say, stop);
-                let records = records.map_err(|error| Failure::Source(error.to_string()))?;
-                exporters.push(records.accounts());
-                queues.push(Box::new(records));
-            }
-        }
-    }
-    Ok(Opened { queues, exporters })
-}
-
-/// Opens the queues of an interface.
-fn open_interface(
-    options: &InterfaceOptions,
-    sockets: &Sockets,
-    ports: &mut Ports<'_>,
-    stop: &Arc<AtomicBool>,
-) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
-    let InterfaceOptions { interface, engine, queues, ring, promiscuous } = options;
-    let (queues, promiscuous) = (queues.number(), *promiscuous);
-    let ring_bytes = usize::try_from(ring.0).unwrap_or(usize::MAX);
-    let failed = |error: LiveError| Failure::Source(error.to_string());
-    match engine {
-        Engine::AfPacket => {
-            let (fanout, filter, sockets) = (Fanout::Hash, None, sockets.clone());
-            let options = Options { queues, fanout, ring_bytes, promiscuous, filter, sockets };
-            let opened = flowgauge_live::open(interface, &options, stop).map_err(failed)?;
-            Ok(opened.into_iter().map(|queue| Box::new(queue) as _).collect())
-        }
-        Engine::AfXdp => {
-            let options = XdpOptions { queues, ring_bytes, promiscuous, busy_poll: false };
-            let opened = flowgauge_live::open_xdp(interface, &options, stop).map_err(failed)?;
-            Ok(opened.into_iter().map(|queue| Box::new(queue) as _).collect())
-        }
-        Engine::Dpdk => ports.open(options, stop),
-    }
 }

@@ -13,8 +13,8 @@ use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, rfc3339};
 use flowgauge_parquet::Table;
 
+use crate::Failure;
 use crate::config::ArchiveOptions;
-use crate::failure::Failure;
 use crate::replay::now_ns;
 
 /// Extension of an incomplete file.

@@ -1,11 +1,11 @@
-//! The folder of an agent, or of a collector.
+//! The folder of an agent or a collector, and files with secrets.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::Failure;
 
 /// Bytes of a seed that the agent generates.
 const SEED_BYTES: usize = 64;
@@ -60,4 +60,15 @@ impl Data {
         }
         Ok(path)
     }
+}
+
+/// The secret in a file that only its owner may read, trimmed.
+pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
+    let name = path.display();
+    let metadata = fs::metadata(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    if metadata.mode() & 0o077 != 0 {
+        return Err(format!("{name} is accessible to other users; run 'chmod 600 {name}'"));
+    }
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    Ok(text.trim().to_owned())
 }

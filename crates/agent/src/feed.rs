@@ -18,7 +18,7 @@ use std::time::Duration;
 use flowgauge_engine::sink::{Format, Item, Sink, SinkError, Takes};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::Failure;
 use crate::lines::Lines;
 
 /// Maximum number of simultaneous readers.
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The latest reports, and the readers.
 #[derive(Default)]
-struct Shared {
+struct Broadcast {
     newest: BTreeMap<Arc<str>, Arc<[u8]>>,
     readers: Vec<SyncSender<Arc<[u8]>>>,
 }
@@ -44,7 +44,7 @@ struct Shared {
 pub(crate) struct Feed {
     path: PathBuf,
     lines: Lines,
-    shared: Arc<Mutex<Shared>>,
+    broadcast: Arc<Mutex<Broadcast>>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -62,8 +62,8 @@ impl Feed {
         let listener = UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let (shared, ends) = (Arc::<Mutex<Shared>>::default(), Arc::<AtomicBool>::default());
-        let (own, end) = (Arc::clone(&shared), Arc::clone(&ends));
+        let (broadcast, ends) = (Arc::<Mutex<Broadcast>>::default(), Arc::<AtomicBool>::default());
+        let (own, end) = (Arc::clone(&broadcast), Arc::clone(&ends));
         let accept = move || {
             while !end.load(Ordering::Relaxed) {
                 match listener.accept() {
@@ -74,7 +74,7 @@ impl Feed {
         };
         let thread = thread::Builder::new().name("feed".to_owned()).spawn(accept);
         let thread = Some(thread.map_err(failed)?);
-        Ok(Self { lines, path: path.to_owned(), shared, ends, thread })
+        Ok(Self { lines, path: path.to_owned(), broadcast, ends, thread })
     }
 }
 
@@ -89,18 +89,18 @@ impl Drop for Feed {
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(broadcast: &Mutex<Broadcast>) -> MutexGuard<'_, Broadcast> {
+    broadcast.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts a thread for a reader, unless there are too many.
-fn welcome(mut stream: UnixStream, shared: &Mutex<Shared>) {
-    let mut shared = lock(shared);
-    if shared.readers.len() >= READERS {
+fn welcome(mut stream: UnixStream, broadcast: &Mutex<Broadcast>) {
+    let mut broadcast = lock(broadcast);
+    if broadcast.readers.len() >= READERS {
         return;
     }
     let (reader, lines) = sync_channel::<Arc<[u8]>>(WAITING);
-    let newest: Vec<_> = shared.newest.values().cloned().collect();
+    let newest: Vec<_> = broadcast.newest.values().cloned().collect();
     let serve = move || {
         let ready = stream.set_nonblocking(false).and(stream.set_write_timeout(Some(PATIENCE)));
         let mut all = newest.into_iter().chain(lines);
@@ -109,7 +109,7 @@ fn welcome(mut stream: UnixStream, shared: &Mutex<Shared>) {
     };
     // Without a thread, the reader is dropped.
     if thread::Builder::new().name("feed reader".to_owned()).spawn(serve).is_ok() {
-        shared.readers.push(reader);
+        broadcast.readers.push(reader);
     }
 }
 
@@ -124,9 +124,9 @@ impl Sink for Feed {
         let written = self.lines.item(item, &mut line);
         written.map_err(|error| SinkError::new(&self.path.display().to_string(), error))?;
         let line: Arc<[u8]> = line.into();
-        let mut shared = lock(&self.shared);
-        shared.newest.insert(Arc::clone(&report.measurement), Arc::clone(&line));
-        shared.readers.retain(|reader| {
+        let mut broadcast = lock(&self.broadcast);
+        broadcast.newest.insert(Arc::clone(&report.measurement), Arc::clone(&line));
+        broadcast.readers.retain(|reader| {
             !matches!(reader.try_send(Arc::clone(&line)), Err(TrySendError::Disconnected(_)))
         });
         Ok(())

@@ -9,8 +9,8 @@ use flowgauge_engine::sink::{Format, Item, Line, Sink, SinkError, Takes};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::Failure;
 use crate::config::{FileFormat, FilesOptions};
-use crate::failure::Failure;
 use crate::lines::Lines;
 use crate::replay::now_ns;
 

@@ -23,9 +23,9 @@ use serde::{Deserialize, Deserializer};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::failure::Failure;
+use crate::Failure;
+use crate::data;
 use crate::prometheus::{Metrics, classic};
-use crate::secret;
 
 /// Maximum simultaneous connections. Further ones are closed at once.
 const CONNECTIONS: usize = 64;
@@ -276,7 +276,7 @@ async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) ->
 
 /// The hash of the token in a file that only its owner can read.
 fn token(path: &Path) -> Result<blake3::Hash, String> {
-    match secret::read(path)? {
+    match data::read_secret(path)? {
         token if token.len() >= 16 => Ok(blake3::hash(token.as_bytes())),
         _ => Err(format!("{} has fewer than 16 characters; write a longer token", path.display())),
     }

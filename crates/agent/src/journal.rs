@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, rfc3339};
 use flowgauge_engine::snapshot::Saved;
 
+use crate::Failure;
 use crate::config::JournalOptions;
-use crate::failure::Failure;
 use crate::replay::now_ns;
 
 /// Extension of an incomplete file.

@@ -16,12 +16,8 @@ pub mod collect;
 pub mod config;
 pub mod console;
 mod data;
-mod dpdk;
-mod failure;
 pub mod feed;
 mod files;
-mod flow;
-mod host;
 pub mod http;
 pub mod ipfix;
 pub mod journal;
@@ -33,10 +29,48 @@ mod outputs;
 pub mod prometheus;
 pub mod replay;
 pub mod sandbox;
-mod secret;
+mod sources;
 mod supervision;
 pub mod top;
 
 pub use agent::{Origin, SOCKET, run};
 pub use config::Configuration;
-pub use failure::Failure;
+
+/// Why an agent does not start, or stops.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The file or an option is invalid.
+    #[error("{0}")]
+    Usage(String),
+    /// Something failed.
+    #[error("{0}")]
+    Failed(String),
+    /// A source cannot be opened at the start.
+    #[error("{0}")]
+    Source(String),
+    /// An output cannot be written at the start.
+    #[error("{0}")]
+    Output(String),
+}
+
+impl Failure {
+    /// The exit code: 1 for a failure, 2 for wrong usage, 4 for a source that cannot be opened, 5
+    /// for an output that cannot be written.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Source(_) => 4,
+            Self::Output(_) => 5,
+        }
+    }
+}
+
+/// Whether a text is a name or an address with a port; an IPv6 address needs brackets.
+pub(crate) fn has_port(text: &str) -> bool {
+    let Some((name, port)) = text.rsplit_once(':') else { return false };
+    let is_bracketed = name.starts_with('[') && name.ends_with(']');
+    let is_name = !name.is_empty() && (is_bracketed || !name.contains([':', '/', '@']));
+    let is_one = !name.contains([',', ' ']);
+    is_name && is_one && matches!(port.parse::<u16>(), Ok(1..))
+}

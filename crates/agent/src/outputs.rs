@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use flowgauge_engine::sink::Sink;
 
+use crate::Failure;
 use crate::anonymize::{Anonymizer, Method};
 use crate::archive::Archive;
 use crate::config::Sinks;
 use crate::console::{self, Console, ConsoleSink};
-use crate::failure::Failure;
 use crate::files::Files;
 use crate::http::{self, Health, Server};
 use crate::ipfix::Exporter;

@@ -2,6 +2,7 @@
 //! starts or stops matching.
 
 pub mod condition;
+mod fields;
 pub mod notify;
 mod rule;
 pub mod state;

@@ -10,9 +10,9 @@ use flowgauge_engine::{Config, EngineError, EpochLength};
 use flowgauge_kernel::Seed;
 
 use super::counts::{Counts, Outcome};
+use super::epoch::Refusal;
 use super::epoch::{Added, Epoch, PartId, hash};
 use super::known::Known;
-use super::refusal::Refusal;
 
 /// Maximum number of rejected snapshots that are held until the first good one of their epoch
 /// arrives.

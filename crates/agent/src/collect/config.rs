@@ -14,9 +14,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Ask, Known, Limits};
+use crate::Failure;
 use crate::agent::Origin;
 use crate::config::{self, Sinks, Size, Time};
-use crate::failure::Failure;
 use crate::kafka::{self, Sasl, Tls, What};
 use crate::log;
 use crate::names::NamesOptions;

@@ -12,8 +12,8 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionLi
 
 use super::config::SourceOptions;
 use super::{Message, Position};
-use crate::failure::Failure;
-use crate::kafka::login;
+use crate::Failure;
+use crate::kafka::producer;
 
 /// Time limit for brokers to return committed offsets.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ impl Consumer {
         ] {
             config.set(name, value);
         }
-        login::apply(&mut config, options.tls.as_ref(), options.sasl.as_ref(), "kafka")?;
+        producer::log_in(&mut config, options.tls.as_ref(), options.sasl.as_ref(), "kafka")?;
         let failed = |error: KafkaError| Failure::Source(format!("cannot read {input}: {error}"));
         let client: BaseConsumer<Context> =
             config.create_with_context(Context::default()).map_err(failed)?;

@@ -93,9 +93,9 @@ impl Counts {
 
 /// Counts that the collector sets and other threads read.
 #[derive(Clone, Debug, Default)]
-pub struct SharedCounts(Arc<Mutex<Counts>>);
+pub struct PublishedCounts(Arc<Mutex<Counts>>);
 
-impl SharedCounts {
+impl PublishedCounts {
     /// Sets the counts.
     pub fn set(&self, counts: &Counts) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(counts);

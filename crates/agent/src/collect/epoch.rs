@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use flowgauge_core::summary::codec::DecodeErrorKind;
 use flowgauge_engine::report::{LeftOut, Network};
 use flowgauge_engine::sink::rfc3339;
-use flowgauge_engine::snapshot::{MergeError, Snapshot};
-
-use super::refusal::Refusal;
+use flowgauge_engine::snapshot::{MergeError, Snapshot, SnapshotError};
 
 /// Maximum number of groups of compatible snapshots per epoch.
 const GROUPS: usize = 8;
@@ -242,4 +241,50 @@ fn id(
     }
     let hash = hasher.finalize().to_hex();
     format!("{measurement}/{}/{}/{}", rfc3339(start_ns), network.revision, &hash[..16])
+}
+
+/// The field that prevents a merge, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) field: &'static str,
+    pub(super) reason: String,
+}
+
+impl Refusal {
+    pub(super) fn new(field: &'static str, reason: impl Into<String>) -> Self {
+        Self { field, reason: reason.into() }
+    }
+}
+
+impl From<SnapshotError> for Refusal {
+    fn from(error: SnapshotError) -> Self {
+        let field = match &error {
+            SnapshotError::Magic => "bytes",
+            SnapshotError::Key(_) => "key",
+            SnapshotError::Filter(_) => "filter",
+            SnapshotError::Build(_) => "algorithm",
+            SnapshotError::Unknown { field, .. } => field,
+            SnapshotError::Decode(error) => match error.kind() {
+                DecodeErrorKind::SeedFile { .. } => "seed",
+                DecodeErrorKind::Build(_) => "parameters",
+                DecodeErrorKind::Cut { .. } | DecodeErrorKind::Invalid { .. } => "bytes",
+            },
+        };
+        Self::new(field, error.to_string())
+    }
+}
+
+impl From<MergeError> for Refusal {
+    fn from(error: MergeError) -> Self {
+        let field = match &error {
+            MergeError::Differs { field, one, other } => {
+                return Self::new(field, format!("it has {other}, but most agents have {one}"));
+            }
+            MergeError::Overlap { .. } => "epoch",
+            MergeError::Misaligned { .. } => "time",
+            MergeError::TooMany(field) => field,
+            MergeError::Summaries(_) => "algorithm",
+        };
+        Self::new(field, error.to_string())
+    }
 }

@@ -10,13 +10,12 @@ mod consumer;
 mod counts;
 mod epoch;
 mod known;
-mod refusal;
 #[cfg(feature = "kafka")]
 mod run;
 
 pub use collector::{Ask, Collector, Fed, Limits, Message, Position};
 pub use config::{AskOptions, CollectOptions, Configuration, SourceOptions, is_collector};
-pub use counts::{Counts, Outcome, SharedCounts};
+pub use counts::{Counts, Outcome, PublishedCounts};
 pub use known::Known;
 #[cfg(feature = "kafka")]
 pub use run::run;

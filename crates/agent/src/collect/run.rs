@@ -13,13 +13,13 @@ use signal_hook::iterator::Signals;
 
 use super::config::Configuration;
 use super::consumer::{Change, Consumer, Parts, Polled, parts, place};
-use super::counts::SharedCounts;
+use super::counts::PublishedCounts;
 use super::{Collector, Fed, Outcome, Position};
+use crate::Failure;
 use crate::agent::Origin;
 use crate::alert::Board;
 use crate::console::Console;
 use crate::data::Data;
-use crate::failure::Failure;
 use crate::http::Server;
 use crate::journal;
 use crate::kafka;
@@ -112,7 +112,7 @@ struct Running {
     _servers: Vec<Server>,
     data: Data,
     watchdog: Watchdog,
-    counts: SharedCounts,
+    counts: PublishedCounts,
     lag: Lag,
     committed: Vec<Position>,
     kept: String,
@@ -136,7 +136,7 @@ impl Running {
         }
         let measurements: Vec<_> = configuration.measurements.keys().cloned().collect();
         to.write(options, &measurements)?;
-        let (watchdog, counts) = (Watchdog::new(), SharedCounts::default());
+        let (watchdog, counts) = (Watchdog::new(), PublishedCounts::default());
         if let Some(options) = &options.kafka {
             let (agent, hash) = (name.clone(), &configuration.hash);
             let from = kafka::From { agent, hash, data: &data.folder, stop: &Arc::default() };

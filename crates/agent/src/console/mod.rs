@@ -3,7 +3,6 @@
 //! It uses the script of HTML reports, and loads everything from the agent.
 
 mod history;
-mod past;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -27,14 +26,14 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
+use crate::Failure;
 use crate::alert::Board;
 use crate::anonymize::Method;
-use crate::failure::Failure;
 use crate::http::{Access, Health, listen};
 use crate::lines::Lines;
 use crate::replay::now_ns;
+use history::Past;
 use history::{History, Point};
-use past::Past;
 
 /// Reports kept per measurement: as many as the page shows.
 const EPOCHS: usize = 120;
@@ -335,27 +334,27 @@ impl Sink for ConsoleSink {
     }
 }
 
-type Of = Shared<Arc<Console>>;
+type Of = State<Arc<Console>>;
 
-async fn reports(Shared(console): Of) -> Response {
+async fn reports(State(console): Of) -> Response {
     let kept = console.kept();
     text("application/x-ndjson", joined(kept.reports.iter().map(|(_, line)| line)))
 }
 
-async fn newest(Shared(console): Of) -> Response {
+async fn newest(State(console): Of) -> Response {
     text("application/x-ndjson", joined(console.kept().newest(&console.measurements).iter()))
 }
 
-async fn history(Shared(console): Of) -> Response {
+async fn history(State(console): Of) -> Response {
     text("application/json", console.history())
 }
 
-async fn status(Shared(console): Of) -> Response {
+async fn status(State(console): Of) -> Response {
     text("application/json", console.status())
 }
 
 /// Streams the status, then each report as it arrives, followed by the status.
-async fn events(Shared(console): Of) -> impl IntoResponse {
+async fn events(State(console): Of) -> impl IntoResponse {
     let reports = console.events.subscribe();
     let first = Some(console.status());
     Sse::new(stream(console, reports, first)).keep_alive(KeepAlive::default())

@@ -1,6 +1,6 @@
 //! Messages of RFC 7011: a header, then sets of templates and records.
 
-use super::record::{Record, Shape};
+use super::records::{Record, Shape};
 
 /// Maximum message size in bytes, so that datagrams are not fragmented.
 pub(super) const LONGEST: usize = 1400;

@@ -63,7 +63,7 @@ impl Record {
 
 /// A strict collector: decodes the messages of one session.
 #[derive(Default)]
-struct Reader {
+struct Decoder {
     templates: HashMap<u16, Template>,
     /// Number of templates read, counting repetitions.
     announced: usize,
@@ -81,7 +81,7 @@ fn four(bytes: &mut &[u8]) -> u32 {
     u32::from(two(bytes)) << 16 | u32::from(two(bytes))
 }
 
-impl Reader {
+impl Decoder {
     /// Decodes a complete message.
     fn message(&mut self, mut bytes: &[u8]) {
         assert!(bytes.len() <= 1400, "{}", bytes.len());
@@ -216,15 +216,15 @@ fn collector() -> (UdpSocket, String) {
 }
 
 /// What a collector receives for these reports.
-fn exported(reports: &[Arc<EpochReport>], enterprise: u32) -> Reader {
+fn exported(reports: &[Arc<EpochReport>], enterprise: u32) -> Decoder {
     let (socket, to) = collector();
     let mut exporter = exporter(&to, enterprise);
-    let mut reader = Reader::default();
+    let mut decoder = Decoder::default();
     for report in reports {
         exporter.deliver(&Item::Epoch(Arc::clone(report))).unwrap();
-        reader.datagrams(&socket);
+        decoder.datagrams(&socket);
     }
-    reader
+    decoder
 }
 
 /// Total packets and bytes of the flows in the first list of each report.
@@ -257,19 +257,19 @@ fn flows_of_every_key_reach_the_collector_with_their_sizes() {
         // Heavy hitters are among the largest flows: they are exported once.
         let reports = reports(&key.replace('/', "-"), asked(key, &["top", "heavy-hitters"]));
         assert_eq!(reports.len(), 2);
-        let reader = exported(&reports, 0);
+        let decoder = exported(&reports, 0);
         let (packets, bytes) = listed(&reports);
         assert!(packets > 5000);
-        assert_eq!(reader.sum(PACKETS), packets, "{key}");
-        assert_eq!(reader.sum(BYTES), bytes, "{key}");
+        assert_eq!(decoder.sum(PACKETS), packets, "{key}");
+        assert_eq!(decoder.sum(BYTES), bytes, "{key}");
         assert_eq!(
-            reader.records.len(),
-            reader.flows().count(),
+            decoder.records.len(),
+            decoder.flows().count(),
             "{key}: exact sizes have no limits"
         );
         // The key, sizes and the epoch, and nothing else.
         let mut found: Vec<_> =
-            reader.templates.values().flat_map(|(_, all)| all.clone()).collect();
+            decoder.templates.values().flat_map(|(_, all)| all.clone()).collect();
         found.sort_unstable();
         found.dedup();
         let mut found: Vec<_> = found.into_iter().map(|((_, number), _)| number).collect();
@@ -277,7 +277,7 @@ fn flows_of_every_key_reach_the_collector_with_their_sizes() {
         let mut numbers = numbers;
         numbers.sort_unstable();
         assert_eq!(found, numbers, "{key}");
-        for record in reader.flows() {
+        for record in decoder.flows() {
             let start = record.number((0, 152)).unwrap();
             let starts = reports.iter().map(|report| report.start_ns.unwrap() as u64 / 1_000_000);
             assert!(starts.clone().any(|is| is == start), "{key}");
@@ -290,9 +290,9 @@ fn flows_of_every_key_reach_the_collector_with_their_sizes() {
 #[test]
 fn each_flow_has_the_values_of_the_report() {
     let reports = reports("values", asked("five-tuple", &["top"]));
-    let reader = exported(&reports[..1], 0);
+    let decoder = exported(&reports[..1], 0);
     let Report::Sizes { items, .. } = &reports[0].tasks[0].1 else { panic!("no sizes") };
-    assert_eq!(items.len(), reader.records.len());
+    assert_eq!(items.len(), decoder.records.len());
     let mut versions = [0, 0];
     for item in items {
         let fields = reports[0].key.fields(item.key.as_bytes());
@@ -303,7 +303,7 @@ fn each_flow_has_the_values_of_the_report() {
                 && record.number((0, 11)) == fields.destination_port.map(u64::from)
                 && record.number((0, 4)) == fields.protocol.map(u64::from)
         };
-        let record = reader.flows().find(is_it).unwrap();
+        let record = decoder.flows().find(is_it).unwrap();
         assert_eq!(record.number(PACKETS), item.size.packets.map(|packets| packets.value as u64));
         versions[usize::from(fields.source.unwrap().is_ipv6())] += 1;
     }
@@ -311,11 +311,11 @@ fn each_flow_has_the_values_of_the_report() {
 }
 
 /// The option about an element of the flow with this source, for a collector with one epoch.
-fn limits(reader: &Reader, source: Option<IpAddr>, element: u16) -> Option<&Record> {
+fn limits(decoder: &Decoder, source: Option<IpAddr>, element: u16) -> Option<&Record> {
     let is_it = |record: &&Record| {
         record.number((0, 303)) == Some(element.into()) && record.address([8, 27]) == source
     };
-    let mut found = reader.records.iter().filter(is_it);
+    let mut found = decoder.records.iter().filter(is_it);
     let first = found.next();
     assert_eq!(found.next(), None);
     first
@@ -337,17 +337,17 @@ fn estimates_come_with_their_limits() {
         let odd = Estimate { value: 70.4, low: 60.0, high: 75.0, confidence };
         items[0].size.packets = Some(odd);
         items[1].size.packets = Some(Estimate::exact(9));
-        let reader = exported(&reports[..1], 0);
+        let decoder = exported(&reports[..1], 0);
         let Report::Sizes { items, .. } = &reports[0].tasks[0].1 else { panic!("no sizes") };
         let mut inexact = 0;
         for item in items {
             let source = reports[0].key.fields(item.key.as_bytes()).source;
-            let flow = reader.flows().find(|record| record.address([8, 27]) == source).unwrap();
+            let flow = decoder.flows().find(|record| record.address([8, 27]) == source).unwrap();
             for (element, estimate) in [(2, item.size.packets), (1, item.size.bytes)] {
                 let Some(estimate) = estimate else { continue };
                 let Estimate { value, low, high, confidence } = estimate;
                 assert_eq!(flow.number((0, element)), Some(value.round() as u64));
-                let option = limits(&reader, source, element);
+                let option = limits(&decoder, source, element);
                 assert_eq!(option.is_some(), low < value || value < high, "{estimate:?}");
                 let Some(option) = option else { continue };
                 inexact += 1;
@@ -368,13 +368,13 @@ fn distinct_counts_have_elements_of_their_own() {
     for (task, end, peers) in [("superspreaders", [8, 27], 379), ("victims", [12, 28], 378)] {
         let config = Config { spread: 20, ..asked("pair", &[task]) };
         let reports = reports(task, config);
-        let reader = exported(&reports[..1], 0);
+        let decoder = exported(&reports[..1], 0);
         let Report::Spread { items, .. } = &reports[0].tasks[0].1 else { panic!("no spread") };
         assert!(!items.is_empty(), "{task}");
         for item in items {
             let address = KeySpec::from(KeyKind::SOURCE).fields(item.address.as_bytes()).source;
             let is_it = |record: &&Record| record.address(end) == address && !record.is_option;
-            let record = reader.records.iter().find(is_it).unwrap();
+            let record = decoder.records.iter().find(is_it).unwrap();
             assert_eq!(record.number((0, peers)), Some(item.distinct.value.round() as u64));
             assert!(record.bytes(PACKETS).is_none());
         }
@@ -399,16 +399,16 @@ fn numbers_about_an_epoch_are_options() {
             Report::Entropy { bits, .. } => Some(bits.value),
             _ => None,
         });
-        let reader = exported(&reports[..1], ENTERPRISE);
-        assert!(reader.records.iter().all(|record| record.is_option));
-        let value = |id: Id| reader.records.iter().find_map(|record| record.number(id));
+        let decoder = exported(&reports[..1], ENTERPRISE);
+        assert!(decoder.records.iter().all(|record| record.is_option));
+        let value = |id: Id| decoder.records.iter().find_map(|record| record.number(id));
         assert_eq!(value((0, element)), flows, "{key}");
         assert_eq!(value((ENTERPRISE, 1)).map(f64::from_bits), entropy);
         assert!(value((ENTERPRISE, 2)).is_some());
         // Without an enterprise, there is no element for it.
-        let reader = exported(&reports[..1], 0);
-        assert!(reader.templates.values().all(|(_, all)| all.iter().all(|((of, _), _)| *of == 0)));
-        assert!(!reader.records.is_empty());
+        let decoder = exported(&reports[..1], 0);
+        assert!(decoder.templates.values().all(|(_, all)| all.iter().all(|((of, _), _)| *of == 0)));
+        assert!(!decoder.records.is_empty());
     }
 }
 
@@ -417,8 +417,8 @@ fn heavy_prefixes_are_of_the_enterprise() {
     let reports = reports("prefixes", asked("source", &["hierarchical"]));
     let Report::Hierarchical { items, .. } = &reports[0].tasks[0].1 else { panic!("no prefixes") };
     assert!(!items.is_empty());
-    let reader = exported(&reports[..1], ENTERPRISE);
-    let prefixes: Vec<_> = reader.records.iter().filter(|record| !record.is_option).collect();
+    let decoder = exported(&reports[..1], ENTERPRISE);
+    let prefixes: Vec<_> = decoder.records.iter().filter(|record| !record.is_option).collect();
     assert_eq!(prefixes.len(), items.len());
     let sum: u64 = items.iter().map(|item| item.discounted.value.round() as u64).sum();
     let numbers = prefixes.iter().map(|record| record.number((ENTERPRISE, 6)).unwrap());
@@ -442,14 +442,14 @@ fn templates_come_again_after_a_minute_over_udp() {
     let reports = reports("again", asked("five-tuple", &["top"]));
     let (socket, to) = collector();
     let mut exporter = exporter(&to, 0);
-    let mut reader = Reader::default();
+    let mut decoder = Decoder::default();
     let start = Instant::now();
     for (seconds, announced) in [(0, 2), (10, 2), (59, 2), (60, 4), (70, 4), (119, 4), (121, 6)] {
         exporter.export(&reports[0], start + Duration::from_secs(seconds)).unwrap();
-        reader.datagrams(&socket);
-        assert_eq!(reader.announced, announced, "{seconds}");
+        decoder.datagrams(&socket);
+        assert_eq!(decoder.announced, announced, "{seconds}");
     }
-    assert_eq!(reader.sequence as usize, reader.records.len());
+    assert_eq!(decoder.sequence as usize, decoder.records.len());
 }
 
 /// Number of records of a report.
@@ -468,11 +468,11 @@ fn a_collector_of_tcp_goes_away_and_comes_back() {
     let mut exporter = exporter(&format!("tcp://{address}"), 0);
     exporter.deliver(&item).unwrap();
     let (stream, _) = listener.accept().unwrap();
-    let mut reader = Reader::default();
-    reader.stream(&stream, number);
+    let mut decoder = Decoder::default();
+    decoder.stream(&stream, number);
     exporter.deliver(&item).unwrap();
-    reader.stream(&stream, 2 * number);
-    assert_eq!(reader.announced, 2, "a stream loses no template");
+    decoder.stream(&stream, 2 * number);
+    assert_eq!(decoder.announced, 2, "a stream loses no template");
     drop((stream, listener));
     for _ in 0..2 {
         let error = exporter.deliver(&item).unwrap_err();
@@ -482,16 +482,16 @@ fn a_collector_of_tcp_goes_away_and_comes_back() {
     exporter.deliver(&item).unwrap();
     let (stream, _) = listener.accept().unwrap();
     // A new session: numbers start at 0, and all templates are sent.
-    let mut reader = Reader::default();
-    reader.stream(&stream, number);
-    assert_eq!((reader.announced, reader.records.len()), (2, number));
+    let mut decoder = Decoder::default();
+    decoder.stream(&stream, number);
+    assert_eq!((decoder.announced, decoder.records.len()), (2, number));
     // It closes but keeps listening: the next epoch arrives whole over a new connection.
     drop(stream);
     exporter.deliver(&item).unwrap();
     let (stream, _) = listener.accept().unwrap();
-    let mut reader = Reader::default();
-    reader.stream(&stream, number);
-    assert_eq!(reader.records.len(), number);
+    let mut decoder = Decoder::default();
+    decoder.stream(&stream, number);
+    assert_eq!(decoder.records.len(), number);
 }
 
 #[test]
@@ -516,13 +516,13 @@ fn a_collector_that_reads_nothing_is_left_after_the_limit() {
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     // Its stream is complete except for the last message. The rest arrives on a new connection.
     let (stream, _) = listener.accept().unwrap();
-    let mut reader = Reader::default();
-    reader.stream(&stream, taken * number);
+    let mut decoder = Decoder::default();
+    decoder.stream(&stream, taken * number);
     exporter.export(&reports[0], start).unwrap();
     let (stream, _) = listener.accept().unwrap();
-    let mut reader = Reader::default();
-    reader.stream(&stream, number);
-    assert_eq!(reader.records.len(), number);
+    let mut decoder = Decoder::default();
+    decoder.stream(&stream, number);
+    assert_eq!(decoder.records.len(), number);
 }
 
 #[test]
@@ -537,9 +537,9 @@ fn a_collector_of_udp_comes_late() {
     assert!(matches!(error, SinkError::Write { .. }), "{error}");
     let socket = UdpSocket::bind(address).unwrap();
     exporter.deliver(&item).unwrap();
-    let mut reader = Reader::default();
-    reader.datagrams(&socket);
-    assert_eq!(reader.records.len(), records(&reports[0]));
+    let mut decoder = Decoder::default();
+    decoder.datagrams(&socket);
+    assert_eq!(decoder.records.len(), records(&reports[0]));
 }
 
 #[test]

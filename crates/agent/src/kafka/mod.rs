@@ -7,23 +7,13 @@
 mod options;
 
 #[cfg(feature = "kafka")]
-pub(crate) mod login;
+pub(crate) mod producer;
 #[cfg(feature = "kafka")]
-mod missed;
-#[cfg(feature = "kafka")]
-mod open;
-#[cfg(feature = "kafka")]
-mod position;
-#[cfg(feature = "kafka")]
-mod producer;
-#[cfg(feature = "kafka")]
-mod reports;
-#[cfg(feature = "kafka")]
-mod snapshots;
+mod sinks;
 
 #[cfg(all(test, feature = "kafka"))]
 mod tests;
 
-#[cfg(feature = "kafka")]
-pub(crate) use open::{From, open};
 pub use options::{Mechanism, Options, Sasl, Tls, What};
+#[cfg(feature = "kafka")]
+pub(crate) use sinks::{From, open};

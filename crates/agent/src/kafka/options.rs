@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::anonymize::Method;
-use crate::host;
+use crate::has_port;
 
 /// Maximum length of a topic name.
 const TOPIC: usize = 249;
@@ -124,7 +124,7 @@ impl Options {
         if self.brokers.is_empty() {
             return Err(".brokers is empty; name one, such as 127.0.0.1:9092".to_owned());
         }
-        if let Some(broker) = self.brokers.iter().find(|broker| !host::has_port(broker)) {
+        if let Some(broker) = self.brokers.iter().find(|broker| !has_port(broker)) {
             return Err(format!(
                 ".brokers: invalid broker '{broker}'; write HOST:PORT, and an address of IPv6 in \
                  brackets"

@@ -1,7 +1,9 @@
 //! Sends records to a topic one at a time, each acknowledged.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,9 +18,9 @@ use rdkafka::producer::{
 };
 
 use super::Options;
-use super::login;
-use crate::failure::Failure;
+use super::options::{Sasl, Tls};
 use crate::log::{say, warn};
+use crate::{Failure, data};
 
 /// Time limit for brokers to acknowledge a record.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -130,7 +132,7 @@ impl Producer {
             config.set(name, value);
         }
         let Options { tls, sasl, .. } = options;
-        login::apply(&mut config, tls.as_ref(), sasl.as_ref(), "sinks.kafka")?;
+        log_in(&mut config, tls.as_ref(), sasl.as_ref(), "sinks.kafka")?;
         let mut producer = Self {
             output,
             config,
@@ -290,4 +292,57 @@ impl ProducerContext for Context {
         // If the sender no longer waits, it has given up the record.
         let _ = acknowledge.try_send(result);
     }
+}
+
+/// Configures a client's TLS and login. `place` is the path of the fields in the file, such as
+/// `sinks.kafka`. Certificates are read here, since the client would read them only after the
+/// sandbox confined it.
+pub(crate) fn log_in(
+    config: &mut ClientConfig,
+    tls: Option<&Tls>,
+    sasl: Option<&Sasl>,
+    place: &str,
+) -> Result<(), Failure> {
+    let usage = |field: &str| {
+        let field = format!("{place}.{field}");
+        move |reason| Failure::Usage(format!("{field}: {reason}"))
+    };
+    config.set(
+        "security.protocol",
+        match (tls, sasl) {
+            (None, None) => "plaintext",
+            (Some(_), None) => "ssl",
+            (None, Some(_)) => "sasl_plaintext",
+            (Some(_), Some(_)) => "sasl_ssl",
+        },
+    );
+    if let Some(Tls { ca_file, certificate_file, key_file }) = tls {
+        for (file, field, name) in [
+            (ca_file, "tls.ca-file", "ssl.ca.pem"),
+            (certificate_file, "tls.certificate-file", "ssl.certificate.pem"),
+        ] {
+            if let Some(file) = file {
+                config.set(name, certificate(file).map_err(usage(field))?);
+            }
+        }
+        if let Some(file) = key_file {
+            config.set("ssl.key.pem", data::read_secret(file).map_err(usage("tls.key-file"))?);
+        }
+    }
+    if let Some(Sasl { user, password_file, mechanism }) = sasl {
+        let password = data::read_secret(password_file).map_err(usage("sasl.password-file"))?;
+        config.set("sasl.mechanism", mechanism.name());
+        config.set("sasl.username", user).set("sasl.password", password);
+    }
+    Ok(())
+}
+
+/// The contents of a certificate file.
+fn certificate(file: &Path) -> Result<String, String> {
+    let name = file.display();
+    let text = fs::read_to_string(file).map_err(|error| format!("cannot read {name}: {error}"))?;
+    if !text.contains("-----BEGIN CERTIFICATE-----") {
+        return Err(format!("{name} holds no certificate; give a file in PEM format"));
+    }
+    Ok(text)
 }

@@ -21,10 +21,8 @@ use rdkafka::producer::DefaultProducerContext;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use super::position::Positions;
 use super::producer::Producer;
-use super::reports::Reports;
-use super::snapshots::Snapshots;
+use super::sinks::{Positions, Reports, Snapshots};
 use super::{Options, What};
 use crate::lines::Lines;
 

@@ -7,7 +7,7 @@ use maxminddb::Reader;
 use serde::Deserialize;
 
 use super::Label;
-use crate::failure::Failure;
+use crate::Failure;
 
 /// The databases, in the order of the file.
 #[derive(Debug, Default)]

@@ -4,9 +4,7 @@
 //! are named in labels only within a fixed budget. `docs/prometheus.md` describes every metric.
 
 mod families;
-mod flows;
 mod samples;
-mod text;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,14 +21,14 @@ use serde::Deserialize;
 
 use crate::alert::Board;
 use crate::anonymize::Method;
-use crate::collect::SharedCounts;
+use crate::collect::PublishedCounts;
 use crate::http::{Access, listen};
 use crate::journal::Counts;
-use flows::Flows;
+use samples::Flows;
 use samples::Sample;
 
+pub use families::classic;
 pub use families::families;
-pub use text::classic;
 
 /// Where metrics are served, and how many series may name flows.
 #[derive(Clone, Debug, Deserialize)]
@@ -72,7 +70,7 @@ pub struct Metrics {
     board: Board,
     journal: Option<Arc<Counts>>,
     exporters: Vec<Accounts>,
-    collected: Option<SharedCounts>,
+    collected: Option<PublishedCounts>,
 }
 
 #[derive(Debug)]
@@ -107,7 +105,7 @@ impl Metrics {
     }
 
     /// Metrics of network-wide reports, with the counts of their collector.
-    pub fn of_network(series: usize, collected: SharedCounts) -> Self {
+    pub fn of_network(series: usize, collected: PublishedCounts) -> Self {
         Self { collected: Some(collected), ..Self::empty(series, Board::default()) }
     }
 

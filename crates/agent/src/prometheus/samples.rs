@@ -1,9 +1,10 @@
 //! Samples of reports, totals and alerts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{FindingKind, Report, Selection};
@@ -13,12 +14,10 @@ use flowgauge_engine::source::Counter;
 use flowgauge_records::Accounts;
 
 use super::Measured;
-use super::flows::Flows;
 use crate::alert::Board;
 use crate::alert::state::State;
-use crate::collect;
-use crate::flow;
 use crate::journal::Counts;
+use crate::{collect, lines};
 
 /// Number of list items with series.
 const RANKS: usize = 10;
@@ -226,19 +225,20 @@ fn named(
     };
     let (family, items, all): (_, Vec<(String, f64)>, _) = match answer {
         Report::Sizes { selection, items, .. } if *selection != Selection::Asked => {
-            let item =
-                |item: &flowgauge_core::task::SizeItem| (flow::key(key, &item.key), by(&item.size));
+            let item = |item: &flowgauge_core::task::SizeItem| {
+                (lines::key(key, &item.key), by(&item.size))
+            };
             (sized, items.iter().take(RANKS).map(item).collect(), Some(all as f64))
         }
         Report::Addresses { side, items, .. } => {
             let item = |item: &flowgauge_core::task::AddressItem| {
-                (flow::address(key, *side, &item.address), by(&item.size))
+                (lines::address(key, *side, &item.address), by(&item.size))
             };
             (sized, items.iter().take(RANKS).map(item).collect(), Some(all as f64))
         }
         Report::Spread { side, items, .. } => {
             let item = |item: &flowgauge_core::task::SpreadItem| {
-                (flow::address(key, *side, &item.address), item.distinct.value)
+                (lines::address(key, *side, &item.address), item.distinct.value)
             };
             // Distinct counts of several addresses cannot be added.
             ("flowgauge_flow_distinct", items.iter().take(RANKS).map(item).collect(), None)
@@ -315,5 +315,70 @@ pub(super) fn exporters(all: &[Accounts], to: &mut Vec<Sample>) {
             let labels = [("exporter", exporter.as_str()), ("counter", counter.name)];
             to.push(Sample::new("flowgauge_exporter", &labels, counter.count as f64));
         }
+    }
+}
+
+/// How long a name stays in use after its flow was last listed: longer than Prometheus keeps a
+/// series in memory without samples.
+const HOLD: Duration = Duration::from_secs(3 * 3600);
+
+/// The names in use, limited in number for any traffic.
+#[derive(Debug)]
+pub(super) struct Flows {
+    most: usize,
+    names: HashMap<(Arc<str>, &'static str, String), Instant>,
+}
+
+impl Flows {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, names: HashMap::new() }
+    }
+
+    /// Number of names in use.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether the flow may be named in this list now.
+    pub(super) fn admit(
+        &mut self,
+        measurement: &Arc<str>,
+        task: &'static str,
+        flow: &str,
+        now: Instant,
+    ) -> bool {
+        let name = (Arc::clone(measurement), task, flow.to_owned());
+        if let Some(listed) = self.names.get_mut(&name) {
+            *listed = now;
+            return true;
+        }
+        if self.names.len() >= self.most {
+            self.names.retain(|_, listed| now.saturating_duration_since(*listed) < HOLD);
+        }
+        let room = self.names.len() < self.most;
+        if room {
+            self.names.insert(name, now);
+        }
+        room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_until_they_were_not_listed_for_long() {
+        let (mut flows, start) = (Flows::new(2), Instant::now());
+        let main = Arc::from("main");
+        let mut admit = |flow, at| flows.admit(&main, "top", flow, start + at);
+        let late = HOLD + Duration::from_secs(1);
+        assert!(admit("a", Duration::ZERO));
+        assert!(admit("b", Duration::ZERO));
+        assert!(!admit("c", HOLD / 2));
+        assert!(admit("a", HOLD / 2));
+        assert!(admit("c", late), "b was not listed for long");
+        assert!(!admit("b", late));
+        assert!(admit("a", late));
     }
 }

@@ -25,10 +25,10 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use super::user;
+use crate::Failure;
 use crate::agent::Origin;
 use crate::alert::Rule;
-use crate::alert::notify::{LIMIT, run};
-use crate::failure::Failure;
+use crate::alert::notify::{self, LIMIT};
 
 /// Maximum size of a request in bytes.
 const MOST: usize = 256 << 10;
@@ -206,7 +206,7 @@ impl Programs<'_> {
         }
         let user = self.user.as_ref();
         let Program { alert, state, command, body } = &request;
-        run::run(command, alert, state, body, user, LIMIT).map_err(|fault| fault.to_string())
+        notify::run(command, alert, state, body, user, LIMIT).map_err(|fault| fault.to_string())
     }
 
     /// Whether the agent's file names this program for the alert.

@@ -3,7 +3,6 @@
 //!
 //! The [`Helper`], started before that, keeps the privileges needed later.
 
-mod calls;
 mod helper;
 mod places;
 mod user;
@@ -17,9 +16,9 @@ use rustix::thread::set_no_new_privs;
 pub use helper::{Helper, help};
 use places::Places;
 
+use crate::Failure;
 use crate::collect;
 use crate::config::{Configuration, Engine};
-use crate::failure::Failure;
 use crate::log::say;
 
 /// A sandbox that this process has entered.
@@ -90,7 +89,7 @@ impl Sandbox {
         let who = user::become_user(account.as_ref(), xdp)?;
         set_no_new_privs(true).map_err(|error| failed("no new privileges", &error))?;
         let landlock = places.enforce().map_err(|error| failed("Landlock", &error))?;
-        let calls = calls::refuse(xdp).map_err(|error| failed("seccomp", &error))?;
+        let calls = user::refuse(xdp).map_err(|error| failed("seccomp", &error))?;
         say(&format!("sandbox: {who}, no new privileges, {landlock}, {calls}"));
         Ok(Self { helper, places, user, xdp })
     }
@@ -171,7 +170,7 @@ mod tests {
         let attempt = move || {
             set_no_new_privs(true).unwrap();
             let landlock = places.enforce().unwrap();
-            assert_eq!(calls::refuse(false).unwrap(), "seccomp");
+            assert_eq!(user::refuse(false).unwrap(), "seccomp");
             fs::write(kept.join("part"), "x").unwrap();
             fs::rename(kept.join("part"), kept.join("whole")).unwrap();
             fs::remove_file(kept.join("whole")).unwrap();

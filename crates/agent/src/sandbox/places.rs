@@ -10,9 +10,9 @@ use landlock::{
 };
 use nix::unistd::User;
 
+use crate::Failure;
 use crate::collect;
 use crate::config::{Configuration, Sinks, SourceOptions};
-use crate::failure::Failure;
 use crate::names::NamesOptions;
 use crate::prometheus::Options;
 use crate::{console, files, kafka};

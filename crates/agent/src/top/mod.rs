@@ -15,9 +15,9 @@ use flowgauge_engine::{Config, Pace, Plan};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 
-use crate::agent::open;
+use crate::Failure;
 use crate::config::SourceOptions;
-use crate::failure::Failure;
+use crate::sources::open;
 use view::View;
 
 /// Reports queued for display.

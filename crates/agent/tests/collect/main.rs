@@ -8,7 +8,7 @@ mod simulation;
 
 use std::sync::Arc;
 
-use flowgauge_agent::collect::{Known, Limits, Outcome, SharedCounts};
+use flowgauge_agent::collect::{Known, Limits, Outcome, PublishedCounts};
 use flowgauge_agent::prometheus::Metrics;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::sink::{Item, Sink};
@@ -286,7 +286,7 @@ fn metrics_count_each_epoch_once() {
     all.feed(&b[1], END + LENGTH);
     all.feed(&b[0], END + 100 * SECOND);
     assert_eq!(all.reports.len(), 3);
-    let counts = SharedCounts::default();
+    let counts = PublishedCounts::default();
     counts.set(all.collector.counts());
     let mut metrics = Metrics::of_network(100, counts);
     let value = |metrics: &Metrics, series: &str| {

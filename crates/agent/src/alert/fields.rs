@@ -8,8 +8,15 @@ use flowgauge_core::unknown::Unknown;
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::EpochReport;
 
-use super::Bound;
-use crate::flow;
+use crate::lines;
+
+/// The part of an estimate that a comparison uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    Low,
+    Value,
+    High,
+}
 
 /// A number with its bounds, and the item it describes.
 pub(super) struct Number<'a> {
@@ -53,10 +60,10 @@ impl<'a> Number<'a> {
     pub(super) fn item(&self, report: &EpochReport) -> String {
         match self.of {
             Of::Epoch => String::new(),
-            Of::Flow(key) => flow::key(report.key, key),
-            Of::Address(side, address) => flow::address(report.key, side, address),
-            Of::Prefix(item) => flow::prefix(item),
-            Of::Finding(item) => flow::finding(item),
+            Of::Flow(key) => lines::key(report.key, key),
+            Of::Address(side, address) => lines::address(report.key, side, address),
+            Of::Prefix(item) => lines::prefix(item),
+            Of::Finding(item) => lines::finding(item),
         }
     }
 }
