@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use flowgauge_core::catalog::ALGORITHMS;
 
-use crate::form::{Form, PROFILES};
+use crate::plan::{Form, PROFILES};
 use crate::speed::ORDERS;
 use crate::table::Row;
 

@@ -1,12 +1,12 @@
 //! The machine, and how steady it is.
 
-use std::fs;
 use std::hint::black_box;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use flowgauge_kernel::{Isa, cycles};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Processor model and count, and the instruction set in use.
 pub(crate) fn describe() -> String {
@@ -82,6 +82,12 @@ pub(crate) fn noise() -> (f64, f64) {
     times.sort_by(f64::total_cmp);
     let over = |at: usize| times[at] / times[0] - 1.0;
     (over(100), over(198))
+}
+
+/// CPU time of this thread in seconds.
+pub(crate) fn thread_seconds() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
 #[cfg(test)]

@@ -6,13 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod binomial;
 mod exact;
 mod experiment;
 mod failure;
-mod form;
 mod gate;
-mod hierarchy;
 mod machine;
 mod measure;
 mod peers;
@@ -85,7 +82,7 @@ fn write_table(path: &Path, rows: &[Row]) -> Result<(), Failure> {
 fn pass_gate(gate: &Gate) -> Result<ExitCode, Failure> {
     let path = &gate.baseline;
     let file = File::open(path).map_err(Failure::of(path.display()))?;
-    let form = form::Form::small(&gate.selection);
+    let form = plan::Form::small(&gate.selection);
     let mut baseline = table::read(BufReader::new(file), path)?;
     baseline.retain(|row| form.has(row) && gate.selection.has(row));
     let rows = measure::rows(&form, &gate.selection)?;

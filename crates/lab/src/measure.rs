@@ -7,8 +7,8 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Selection;
 use crate::failure::Failure;
-use crate::form::{Form, Profile};
 use crate::plan::{self, Case, KINDS};
+use crate::plan::{Form, Profile};
 use crate::score::{Score, Truth, judge};
 use crate::subject;
 use crate::table::Row;

@@ -17,7 +17,7 @@ use super::table::{Table, row};
 use super::verdict::{Claim, Verdict};
 use super::{Experiment, Outcome};
 use crate::failure::Failure;
-use crate::speed::clock::thread_seconds;
+use crate::machine::thread_seconds;
 
 pub(crate) const AUTO: Experiment = Experiment {
     name: "auto",

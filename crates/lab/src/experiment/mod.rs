@@ -4,31 +4,22 @@
 //! To add one, write a file in the paper's folder with a `const … : Experiment`, and add its name
 //! to [`EXPERIMENTS`].
 
-mod again;
 mod agg_evict;
-mod antagonist;
 mod auto;
-mod caches;
 mod chart;
-mod controller;
-mod exam;
-mod hashes;
-mod heap;
 mod insta_measure;
-mod largest;
 mod latency;
-mod long;
+mod memory;
 mod nitro;
-mod pages;
+mod papers;
 mod parallel;
 mod part;
 mod preset;
-mod probe;
 mod report;
-mod scale;
 mod scaling;
 mod setting;
 mod simple;
+mod simulation;
 mod skipper;
 mod stream;
 mod structure;

@@ -14,7 +14,7 @@ use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 use super::latency::{Histogram, Latency, Runner, pass};
 use super::stream::Stream;
 use crate::machine::ns_per_cycle;
-use crate::speed::clock::thread_seconds;
+use crate::machine::thread_seconds;
 
 /// The result of several threads.
 #[derive(Clone, Copy, Debug)]

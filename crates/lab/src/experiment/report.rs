@@ -11,7 +11,7 @@ use flowgauge_core::unknown::Unknown;
 use super::part::ALIKE;
 use super::setting::{Setting, Trace};
 use super::verdict::{Verdict, WORDS};
-use super::{EXPERIMENTS, Experiment, Outcome, Table, again, preset, svg};
+use super::{EXPERIMENTS, Experiment, Outcome, Table, preset, setting, svg};
 use crate::args::{Judge, Run};
 use crate::failure::Failure;
 use crate::machine;
@@ -181,7 +181,7 @@ impl Page {
 
     /// Repeats it with other seeds and traffic, if its claims depend on them.
     pub(super) fn and_again(mut self, setting: &Setting) -> Result<Self, Failure> {
-        for again in again::of(self.experiment.name) {
+        for again in setting::repetitions(self.experiment.name) {
             let outcome = (self.experiment.measure)(&again.setting(setting))?;
             self.again.push((again.label(), outcome.table.rounded()));
         }
@@ -218,7 +218,7 @@ impl Page {
         let outcome = Outcome { table, limit: limit.to_owned(), notes: notes.to_owned() };
         let verdict = (experiment.judge)(&outcome.table);
         let mut again = Vec::new();
-        for label in again::of(experiment.name).iter().map(|again| again.label()) {
+        for label in setting::repetitions(experiment.name).iter().map(|again| again.label()) {
             let path = again_file(folder, experiment, &label);
             let table = if path.exists() { Table::read(&read(&path)?) } else { None };
             again.extend(table.map(|table| (label, table)));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::chart::{Chart, Line, Point};
-use super::scale::{Scale, label};
+use super::chart::{Scale, label};
 use super::table::Table;
 
 /// Size of a panel without its legend.

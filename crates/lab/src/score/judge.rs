@@ -8,9 +8,8 @@ use flowgauge_core::task::{
     ChangeItem, EpochContext, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
 };
 
-use super::{Score, Truth, rank};
-use crate::exact::{Exact, number};
-use crate::hierarchy::{self, Prefix};
+use super::{Score, Truth};
+use crate::exact::{self, Exact, Prefix, number};
 use crate::traffic::Packet;
 
 /// Adds the answer of a task.
@@ -50,8 +49,8 @@ pub(crate) fn judge(
         Report::Quantiles { of, sizes, keys } => {
             let ranked = ranked(*of, truth);
             for (q, size) in sizes {
-                score.error(rank::error_among(&ranked, *q, size.value));
-                score.bound(size, rank::quantile(&ranked, *q) as f64, true);
+                score.error(error_among(&ranked, *q, size.value));
+                score.bound(size, quantile(&ranked, *q) as f64, true);
             }
             cuts(score, keys, &truth.flows);
         }
@@ -190,7 +189,7 @@ fn cuts(score: &mut Score, keys: &[(f64, CanonicalKey)], flows: &Exact) {
         let cut = key(cut);
         let up_to = flows.between(0, cut);
         let below = up_to - flows.get(cut);
-        score.error(rank::error(*q, below as f64 / total, up_to as f64 / total));
+        score.error(rank_error(*q, below as f64 / total, up_to as f64 / total));
     }
 }
 
@@ -198,8 +197,8 @@ fn hierarchical(score: &mut Score, items: &[HierarchyItem], truth: &Truth<'_>) {
     let prefix =
         |item: &HierarchyItem| Prefix { address: key(&item.source), bits: item.source_bits };
     let reported: Vec<Prefix> = items.iter().map(prefix).collect();
-    let heavy = hierarchy::heavy(&truth.flows, truth.threshold);
-    let discounted = hierarchy::discounted(&truth.flows, &reported);
+    let heavy = exact::heavy(&truth.flows, truth.threshold);
+    let discounted = exact::discounted(&truth.flows, &reported);
     let mut right = 0;
     for ((item, prefix), weight) in items.iter().zip(&reported).zip(discounted) {
         let wanted = heavy.iter().find(|(other, _)| other == prefix);
@@ -211,4 +210,45 @@ fn hierarchical(score: &mut Score, items: &[HierarchyItem], truth: &Truth<'_>) {
         }
     }
     score.names(items.len(), right, heavy.len());
+}
+
+/// The distance of a rank from `q`, given the share `below` before the value and the share `up_to`
+/// up to and including it.
+pub(super) fn rank_error(q: f64, below: f64, up_to: f64) -> f64 {
+    // Equal values share their ranks, so any of them would do; division rounds.
+    let error = (below - q).max(q - up_to).max(0.0);
+    if error < 1e-12 { 0.0 } else { error }
+}
+
+/// The distance of the rank of `value` among these numbers from `q`.
+pub(super) fn error_among(sorted: &[u64], q: f64, value: f64) -> f64 {
+    let share = |rank: usize| rank as f64 / sorted.len() as f64;
+    let below = sorted.partition_point(|&number| (number as f64) < value);
+    let up_to = sorted.partition_point(|&number| number as f64 <= value);
+    rank_error(q, share(below), share(up_to))
+}
+
+/// The `q`-quantile by nearest rank.
+pub(super) fn quantile(sorted: &[u64], q: f64) -> u64 {
+    // The product is not always an integer where it should be.
+    let rank = (q * sorted.len() as f64 - 1e-6).ceil().max(1.0) as usize;
+    sorted[rank.min(sorted.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_what_is_there_and_what_is_not() {
+        let sorted = [1, 1, 1, 5, 9];
+        assert_eq!(quantile(&sorted, 0.6), 1);
+        assert_eq!(quantile(&sorted, 0.61), 5);
+        assert_eq!((quantile(&sorted, 0.0), quantile(&sorted, 1.0)), (1, 9));
+        for q in [0.1, 0.6] {
+            assert!(error_among(&sorted, q, 1.0) == 0.0);
+        }
+        assert!((error_among(&sorted, 0.9, 1.0) - 0.3).abs() < 1e-12);
+        assert!((error_among(&sorted, 0.5, 7.0) - 0.3).abs() < 1e-12);
+    }
 }

@@ -4,7 +4,7 @@ use flowgauge_kernel::Digester;
 
 use super::by_hand;
 use super::contestant::Contestant;
-use super::rival::{COUNT_MIN, FREQUENT_ITEMS, Rival, WORKING_SET};
+use super::contestant::{COUNT_MIN, FREQUENT_ITEMS, Rival, WORKING_SET};
 
 /// The packets for an algorithm.
 #[derive(Clone, Copy)]

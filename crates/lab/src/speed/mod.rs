@@ -6,11 +6,9 @@
 //! interference slows all of them alike. Ratios are medians over the rounds.
 
 mod by_hand;
-pub(crate) mod clock;
 mod contestant;
 mod entry;
 mod report;
-mod rival;
 mod stream;
 mod sweep;
 
@@ -19,6 +17,7 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Speed;
 use crate::failure::Failure;
+use crate::machine::thread_seconds;
 use contestant::{Cataloged, Contestant, Reading};
 use entry::{ENTRIES, Entry, Traffic};
 use report::{Report, Rivalry, Row};
@@ -63,9 +62,9 @@ impl Contest {
         };
         let mut seconds = |contestant: &mut dyn Contestant| {
             contestant.begin(if begun { &stream.earlier } else { &[] });
-            let start = clock::thread_seconds();
+            let start = thread_seconds();
             let packets = contestant.take(stream);
-            (clock::thread_seconds() - start) / packets as f64
+            (thread_seconds() - start) / packets as f64
         };
         self.times.push([
             seconds(&mut self.summary),

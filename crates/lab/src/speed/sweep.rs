@@ -10,13 +10,13 @@ use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 use flowgauge_core::summary::{Answers, Incompatible, Ingest, Options, Parameters, Summary};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
-use super::clock;
 use super::contestant::{Cataloged, Contestant, FRAME_BYTES};
 use super::entry::ENTRIES;
 use super::median;
 use super::stream::{ORDERS, Stream};
 use crate::args::Sweep;
 use crate::failure::Failure;
+use crate::machine::thread_seconds;
 
 /// Numbers of rows with 16 pairs each.
 const ROWS: [usize; 7] = [256, 1024, 2048, 4096, 8192, 16_384, 32_768];
@@ -151,10 +151,10 @@ fn structure(
     for round in 0..=sweep.rounds {
         for (contestant, times) in contestants.iter_mut().zip(&mut times) {
             contestant.begin(&[]);
-            let start = clock::thread_seconds();
+            let start = thread_seconds();
             let packets = contestant.take(stream);
             if round > 0 {
-                times.push((clock::thread_seconds() - start) / packets as f64);
+                times.push((thread_seconds() - start) / packets as f64);
             }
         }
     }

@@ -3,9 +3,9 @@
 use flowgauge_core::key::FlowKey;
 use flowgauge_kernel::Zeroed;
 
-use crate::experiment::hashes::xxhash32;
-use crate::experiment::heap::Heap;
-use crate::experiment::pages::zeroed;
+use crate::experiment::papers::Heap;
+use crate::experiment::papers::xxhash32;
+use crate::experiment::papers::zeroed;
 
 /// Counts packets of flows, possibly several of one flow at once.
 pub(super) trait Solution<K>: Send {

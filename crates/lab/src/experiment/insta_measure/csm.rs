@@ -4,11 +4,11 @@ use flowgauge_core::key::{Key16, KeyKind};
 use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, Mark, linear, log};
-use crate::experiment::largest::{Packets, TRAFFIC};
 use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Setting};
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{RepeatedStream, TRAFFIC};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
@@ -89,7 +89,7 @@ const TURNS: usize = 16;
 
 fn structures() -> [Structure; 2] {
     let shared = Structure::new(SHARED, "csm").in_bytes(60 << 20).with([("shared", 10_000)]);
-    [shared, super::run::of_sketch(2 << 20).named(OURS)]
+    [shared, super::of_sketch(2 << 20).named(OURS)]
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -105,7 +105,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for (traffic, mix) in TRAFFIC {
         let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
-        let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 1000 };
+        let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 1000 };
         let length = TURNS * stream.keys.len();
         let largest = packets.largest(Measure::Packets, length, LARGEST[1]);
         let sizes: Vec<f64> = largest.sizes().collect();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use flowgauge_core::terms::Measure;
 
-use super::run::{BYTES, Classes, Flow, Lengths, PACKETS, of_sketch, run};
+use super::{BYTES, Classes, Flow, Lengths, PACKETS, of_sketch, run};
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::part::{Part, median};
 use crate::experiment::preset::Preset;

@@ -3,7 +3,7 @@
 use flowgauge_core::terms::Measure;
 
 use super::LONGER;
-use super::run::{Lengths, of_sketch, run};
+use super::{Lengths, of_sketch, run};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;

@@ -4,7 +4,7 @@ use flowgauge_core::key::{Extract, FlowKey, Key16, KeyKind};
 use flowgauge_core::summary::Options;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
-use super::vector::Vectors;
+use super::vectors::Vectors;
 use super::{FlowRegulator, RATE, Rcc, SKETCH};
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::part::Part;

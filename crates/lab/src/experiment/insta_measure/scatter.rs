@@ -3,7 +3,7 @@
 use flowgauge_core::terms::Measure;
 
 use super::LONGER;
-use super::run::{BYTES, Classes, Lengths, PACKETS, of_sketch, run};
+use super::{BYTES, Classes, Lengths, PACKETS, of_sketch, run};
 use crate::experiment::chart::{Chart, log, log_alike};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
@@ -81,7 +81,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(columns);
     for classes in [&PACKETS, &BYTES] {
         let by = classes.by;
-        let size = |flow: &&super::run::Flow| flow.truth.by(by);
+        let size = |flow: &&super::Flow| flow.truth.by(by);
         let large = flows.iter().filter(|flow| classes.of(size(flow) as f64).is_some());
         let mut large: Vec<_> = large.collect();
         large.sort_unstable_by_key(size);

@@ -5,7 +5,7 @@ use std::thread;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 
-use super::run::of_sketch;
+use super::of_sketch;
 use crate::experiment::chart::{Chart, Mark, linear};
 use crate::experiment::latency::{Bare, Runner};
 use crate::experiment::parallel::{Together, together};

@@ -5,11 +5,11 @@ use flowgauge_core::summary::Answers;
 use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, linear, log};
-use crate::experiment::largest::{Packets, TRAFFIC};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Setting};
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{RepeatedStream, TRAFFIC};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
@@ -77,7 +77,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         Table::new(["traffic", "entries", "load_percent", "held", "largest", "held_percent"]);
     for (traffic, mix) in TRAFFIC {
         let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
-        let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 1000 };
+        let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 1000 };
         let length = TURNS * stream.keys.len();
         for entries in ENTRIES {
             let parameters = [("sketch", super::SKETCH), ("entries", entries)];

@@ -14,7 +14,7 @@ use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 use crate::machine;
-use crate::speed::clock::thread_seconds;
+use crate::machine::thread_seconds;
 
 pub(crate) const FIG6: Experiment = Experiment {
     name: "insta-measure/fig6",
@@ -120,7 +120,7 @@ fn hourly(setting: &Setting) -> f64 {
 
 fn measure_hours(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
-    let mut summary = super::run::of_sketch(super::SKETCH).build::<Key16>(setting)?;
+    let mut summary = super::of_sketch(super::SKETCH).build::<Key16>(setting)?;
     let mut table = Table::new([
         "structure",
         "hour",
@@ -222,7 +222,7 @@ fn correlation(xs: &[f64], ys: &[f64]) -> f64 {
 
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(["traffic", "rank", "packets"]);
-    for (traffic, mix) in crate::experiment::largest::TRAFFIC {
+    for (traffic, mix) in crate::experiment::stream::TRAFFIC {
         let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
         let keys = stream.keys.iter().map(|key| number(key.canonical(Key16::SHORTEST))).collect();
         let mut sizes = Exact::count(keys).sorted_weights();

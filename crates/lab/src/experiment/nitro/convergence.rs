@@ -3,11 +3,11 @@
 use flowgauge_core::key::{Key8, KeyKind};
 
 use crate::experiment::chart::{Chart, Mark, log};
-use crate::experiment::largest::{Packets, TRAFFIC};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Setting};
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{RepeatedStream, TRAFFIC};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
@@ -128,7 +128,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for (traffic, mix) in TRAFFIC {
         let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
-        let of_rate = |gap_ns| Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns };
+        let of_rate =
+            |gap_ns| RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns };
         let largest = of_rate(0).largest_along(&lengths, FLOWS);
         for (structure, gap_ns) in structures() {
             let packets = of_rate(gap_ns);

@@ -6,10 +6,10 @@ use flowgauge_core::terms::Measure;
 
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, Mark, linear, log};
-use crate::experiment::long::Loop;
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Loop;
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};

@@ -8,9 +8,9 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
 
 use crate::exact::number;
-use crate::experiment::hashes::xxhash32;
-use crate::experiment::heap::Heap;
 use crate::experiment::latency::Runner;
+use crate::experiment::papers::Heap;
+use crate::experiment::papers::xxhash32;
 
 /// Rows per sketch, and keys per heap.
 pub(super) const ROWS: usize = 5;

@@ -5,11 +5,11 @@ use flowgauge_core::summary::Answers;
 use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, linear};
-use crate::experiment::largest::{Packets, root_mean_square};
 use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{RepeatedStream, root_mean_square};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
@@ -133,7 +133,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for structure in structures() {
         for (traffic, skew) in [(SKEWED, 1.5), (FLAT, 0.75)] {
             let stream = Stream::<Key4>::draw(setting, Mix::Zipf(skew), KeyKind::SOURCE)?;
-            let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 25 };
+            let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 25 };
             let largest = packets.largest(Measure::Packets, stream.keys.len(), 100);
             let (mut errors, mut of_all) = (Vec::new(), Vec::new());
             let (mut untracked, mut answered) = (Vec::new(), 0.0);

@@ -3,7 +3,6 @@
 mod concurrent;
 mod contest;
 mod replay;
-mod rounds;
 mod separate;
 mod updates;
 

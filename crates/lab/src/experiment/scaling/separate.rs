@@ -6,7 +6,7 @@ use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::summary::Merge;
 
 use super::contest::{Arithmetic, Both, Built, COUNT, Contest, MOST, shared};
-use super::rounds::{DOUBLES, LEAST};
+use super::contest::{DOUBLES, LEAST};
 use super::{LEAST_NS, WORKERS};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::Runner;

@@ -3,11 +3,11 @@
 use flowgauge_core::key::{Key8, KeyKind};
 
 use crate::experiment::chart::{Chart, Mark, linear, log};
-use crate::experiment::exam::Exam;
-use crate::experiment::largest::TRAFFIC;
 use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
+use crate::experiment::stream::TRAFFIC;
+use crate::experiment::structure::Exam;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};

@@ -4,11 +4,11 @@ use flowgauge_core::key::{FlowKey, Key8, KeyKind};
 
 use super::paper::Traced;
 use super::{INLINE, INLINE_ARRAY, Inline, Rows, Rule, SET_ARRAY, SET_COUNT_MIN};
-use crate::experiment::caches::{Caches, LINE_BYTES, XEON};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::simulation::{Caches, LINE_BYTES, XEON};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};

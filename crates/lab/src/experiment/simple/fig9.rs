@@ -10,15 +10,15 @@ use super::{
     ARRAY, BATCH, CUCKOO_1, CUCKOO_4, Contender, INLINE, INLINE_ARRAY, Inline, LINEAR, OVERWRITING,
     Rule, better,
 };
-use crate::experiment::antagonist::{Antagonist, beside};
-use crate::experiment::caches::XEON;
 use crate::experiment::chart::{Chart, Mark, linear, log};
-use crate::experiment::controller::{Memory, Work};
 use crate::experiment::latency::{BARE, Bare, COLUMNS, Runner, noise, race_paced};
+use crate::experiment::memory::{Antagonist, beside};
+use crate::experiment::memory::{read_ns, stream_rate};
 use crate::experiment::part::{Part, median};
 use crate::experiment::preset::Preset;
-use crate::experiment::probe::{read_ns, stream_rate};
 use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::simulation::XEON;
+use crate::experiment::simulation::{Memory, Work};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Verdict};

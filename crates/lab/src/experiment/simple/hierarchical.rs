@@ -6,9 +6,9 @@ use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::{BATCH, Contender, HEAP, SET_COUNT_MIN};
 use crate::experiment::chart::{Chart, log};
-use crate::experiment::hashes::xxhash32;
 use crate::experiment::latency::Runner;
-use crate::experiment::pages::zeroed;
+use crate::experiment::papers::xxhash32;
+use crate::experiment::papers::zeroed;
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};

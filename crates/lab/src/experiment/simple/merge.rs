@@ -18,7 +18,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
-use crate::speed::clock::thread_seconds;
+use crate::machine::thread_seconds;
 
 pub(crate) const MERGE: Experiment = Experiment {
     name: "simple/merge",

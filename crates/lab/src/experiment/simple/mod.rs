@@ -36,13 +36,13 @@ use paper::{Apart, Inline, Rows, Rule};
 pub(super) use zero_loss::ZERO_LOSS;
 
 use super::chart::{Chart, linear, log};
-use super::exam::Exam;
-use super::heap::Heap;
 use super::latency::{self, BARE, Bare, COLUMNS, Runner};
+use super::papers::Heap;
 use super::part::median;
 use super::preset::{self, Preset};
 use super::setting::{Mix, Setting};
 use super::stream::Stream;
+use super::structure::Exam;
 use super::structure::Structure;
 use super::table::Table;
 use super::verdict::Gain;

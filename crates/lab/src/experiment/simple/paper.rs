@@ -8,9 +8,9 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
 use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
 
-use crate::experiment::hashes::xxhash32;
 use crate::experiment::latency::Runner;
-use crate::experiment::pages::zeroed;
+use crate::experiment::papers::xxhash32;
+use crate::experiment::papers::zeroed;
 use crate::trial::THRESHOLD;
 
 /// Maximum probes for a key: a search in a table that is too small would not end.

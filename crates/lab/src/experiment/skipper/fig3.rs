@@ -4,11 +4,11 @@ use flowgauge_core::key::{Key8, KeyKind};
 
 use super::{ACCELERATED, EPSILON, HEAP};
 use crate::experiment::chart::log;
-use crate::experiment::long::{Absent, Arrivals};
 use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{Absent, Arrivals};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};

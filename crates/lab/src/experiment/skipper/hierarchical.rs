@@ -3,19 +3,19 @@
 use flowgauge_core::key::{FlowKey, Key4, KeyKind};
 use flowgauge_core::summary::Answers;
 
+use crate::exact::Prefix;
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, Mark, log};
-use crate::experiment::largest::{Packets, TRAFFIC};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Setting};
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{RepeatedStream, TRAFFIC};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
-use crate::hierarchy::Prefix;
 
 pub(crate) const HIERARCHICAL: Experiment = Experiment {
     name: "skipper/hierarchical",
@@ -131,7 +131,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for structure in structures() {
         for (traffic, mix) in TRAFFIC {
             let stream = Stream::<Key4>::draw(setting, mix, KeyKind::SOURCE)?;
-            let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
+            let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
             let prefixes = lengths.iter().map(|length| largest(&stream.keys[..*length]));
             let prefixes: Vec<_> = prefixes.collect();
             let mut off = vec![Vec::new(); lengths.len()];

@@ -3,11 +3,11 @@
 use flowgauge_core::key::{Key8, KeyKind};
 
 use crate::experiment::chart::{Chart, Mark, log};
-use crate::experiment::largest::{Packets, TRAFFIC, root_mean_square};
 use crate::experiment::part::{Part, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Setting};
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{RepeatedStream, TRAFFIC, root_mean_square};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
@@ -94,7 +94,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for structure in structures() {
         for (traffic, mix) in TRAFFIC {
             let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
-            let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
+            let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
             let mut errors = vec![Vec::new(); lengths.len()];
             let largest = packets.largest_along(&lengths, FLOWS);
             for seed in 0..seeds as u64 {

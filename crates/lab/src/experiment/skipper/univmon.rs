@@ -5,17 +5,17 @@ use flowgauge_core::terms::Measure;
 
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Axis, Chart, linear, log};
-use crate::experiment::largest::{Packets, root_mean_square};
 use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{RepeatedStream, root_mean_square};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Cell, Table};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
-use crate::speed::clock::thread_seconds;
+use crate::machine::thread_seconds;
 
 pub(crate) const UNIVMON: Experiment = Experiment {
     name: "skipper/univmon",
@@ -92,7 +92,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let logs: f64 = flows.iter().map(|(_, packets)| packets as f64 * (packets as f64).log2()).sum();
     // A repeated stream has the same flows and the same entropy.
     let (count, entropy) = (flows.len() as f64, total.log2() - logs / total);
-    let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: GAP_NS };
+    let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: GAP_NS };
     let lengths = super::lengths(setting);
     let mut table = Table::new([
         "structure",

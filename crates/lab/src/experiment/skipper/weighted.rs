@@ -4,11 +4,11 @@ use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, linear};
-use crate::experiment::largest::{Packets, TRAFFIC, root_mean_square};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::stream::Stream;
+use crate::experiment::stream::{RepeatedStream, TRAFFIC, root_mean_square};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
@@ -95,7 +95,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
             for (name, lengths) in LENGTHS {
                 let wire = |packet| length(lengths, packet);
-                let packets = Packets { keys: &stream.keys, wire: &wire, gap_ns: 0 };
+                let packets = RepeatedStream { keys: &stream.keys, wire: &wire, gap_ns: 0 };
                 let largest = packets.largest(Measure::Bytes, stream.keys.len(), FLOWS);
                 let mut errors = Vec::new();
                 for sample in 0..samples as u64 {

@@ -9,7 +9,6 @@ use std::{env, fs, process, thread};
 use flowgauge_synthetic::{Packet, to_pcap_bytes};
 use serde_json::{Value, json};
 
-use super::traffic;
 use crate::experiment::part::median;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Cell, Table};
@@ -84,12 +83,12 @@ type Truth = Vec<(Ipv4Addr, f64)>;
 /// Measures every way in every round.
 pub(super) fn run(setting: &Setting, traffic: Traffic, ways: &[Way]) -> Result<Rounds, Failure> {
     let prefix = ready(setting)?;
-    let packets = traffic::draw(traffic.packets, traffic.flows, 64, setting.seed)?;
+    let packets = super::draw(traffic.packets, traffic.flows, 64, setting.seed)?;
     let source = |packet: &Packet| {
         let key = packet.key.as_bytes();
         Ipv4Addr::new(key[0], key[1], key[2], key[3])
     };
-    let (flows, truth) = traffic::largest(&packets, source);
+    let (flows, truth) = super::largest(&packets, source);
     let capture = env::temp_dir().join(format!("flowgauge-switch-{}", process::id()));
     let failed = Failure::of(capture.display());
     fs::write(&capture, to_pcap_bytes(packets)).map_err(&failed)?;
@@ -198,7 +197,7 @@ fn read(figures: &Value, truth: &Truth) -> Figures {
     let (received, read) = (number(&figures["received"]), number(&figures["read"]));
     let sizes = figures["sizes"].as_array().filter(|sizes| sizes.len() == truth.len());
     let error = sizes.map_or(f64::NAN, |sizes| {
-        traffic::error(sizes.iter().map(number), truth.iter().map(|(_, share)| *share), received)
+        super::error(sizes.iter().map(number), truth.iter().map(|(_, share)| *share), received)
     });
     Figures { ns: number(&figures["ns"]), read: read / received, error }
 }
@@ -343,7 +342,7 @@ impl Compared {
             traffic.packets,
             self.flows,
             setting.rounds,
-            traffic::LARGEST,
+            super::LARGEST,
             self.told
         )
     }

@@ -13,7 +13,7 @@ use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
 use crate::failure::Failure;
 use crate::machine::ns_per_cycle;
-use crate::speed::clock::thread_seconds;
+use crate::machine::thread_seconds;
 
 /// Queue size in packets, the default of Open vSwitch.
 const DESCRIPTORS: u64 = 2048;

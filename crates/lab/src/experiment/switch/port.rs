@@ -21,14 +21,14 @@ use flowgauge_engine::{Config, Pace, Plan};
 use flowgauge_kernel::{Digester, Isa, Seed};
 use flowgauge_synthetic::to_pcap_bytes;
 
+use super;
 use super::dpdk::{CONTENDERS, Contender, PARSING};
-use super::traffic;
 use crate::experiment::Outcome;
 use crate::experiment::part::median;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
 use crate::failure::Failure;
-use crate::speed::clock::thread_seconds;
+use crate::machine::thread_seconds;
 
 /// Names: receiving alone, and lending packets that are not looked at.
 const RECEIVING: &str = "receiving alone";
@@ -93,7 +93,7 @@ pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         "{PACKETS} packets of 64 bytes, of {flows} flows by Zipf's law, again and again; CPU time of the thread; \
          medians of {ROUNDS} rounds in which all take turns. Errors are root mean squares over the {} \
          largest flows, as shares of their sizes, at the end of {} million packets.",
-        traffic::LARGEST,
+        super::LARGEST,
         (COLD + TIMED) * PACKETS / 1_000_000
     );
     Ok(Outcome { table, limit, notes })
@@ -101,8 +101,8 @@ pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 
 /// The number of flows, and the largest with their shares, which do not depend on packet size.
 pub(super) fn truth(seed: u64) -> Result<(usize, Vec<(CanonicalKey, f64)>), Failure> {
-    let packets = traffic::draw(PACKETS, FLOWS, SIZES[0], seed)?;
-    Ok(traffic::largest(&packets, |packet| packet.key))
+    let packets = super::draw(PACKETS, FLOWS, SIZES[0], seed)?;
+    Ok(super::largest(&packets, |packet| packet.key))
 }
 
 /// A queue per size in [`SIZES`], and the memory behind them.
@@ -137,7 +137,7 @@ fn start(seed: u64) -> Result<Ports, Failure> {
     for (number, bytes) in SIZES.into_iter().enumerate() {
         let name = format!("flowgauge-port-{}-{number}", process::id());
         let path = env::temp_dir().join(name);
-        let packets = traffic::draw(PACKETS, FLOWS, bytes, seed)?;
+        let packets = super::draw(PACKETS, FLOWS, bytes, seed)?;
         fs::write(&path, to_pcap_bytes(packets)).map_err(Failure::of(path.display()))?;
         let capture = path.display();
         arguments.push(format!("--vdev=net_pcap{number},rx_pcap={capture},infinite_rx=1"));
@@ -313,5 +313,5 @@ fn error(report: &EpochReport, truth: &[(CanonicalKey, f64)]) -> Option<f64> {
     let Some((_, Report::Sizes { items, .. })) = report.tasks.first() else { return None };
     let sizes = items.iter().map(|item| item.size.packets.map_or(f64::NAN, |size| size.value));
     let shares = truth.iter().map(|(_, share)| *share);
-    Some(traffic::error(sizes, shares, report.account.read as f64))
+    Some(super::error(sizes, shares, report.account.read as f64))
 }

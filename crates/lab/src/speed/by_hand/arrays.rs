@@ -3,7 +3,7 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
 
-use super::heavy::Heavy;
+use super::sketches::Heavy;
 use super::{BATCH, ByHand, FRAME, ask, mix, zeroed};
 
 const COLUMNS: usize = 1 << 18;

@@ -3,7 +3,7 @@
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_kernel::Digester;
 
-use super::saving::SpaceSaving;
+use super::counters::SpaceSaving;
 use super::{BATCH, ByHand};
 
 /// Counters of a node with more prefixes than that.

@@ -6,14 +6,11 @@
 mod arrays;
 mod counters;
 mod elastic;
-mod heavy;
 mod hierarchy;
 mod instant;
 mod lines;
 mod radar;
 mod reversible;
-mod sampled;
-mod saving;
 mod sketches;
 mod tables;
 mod univmon;
@@ -205,11 +202,11 @@ loops! {
 digesting_loops! {
     cuckoo_1: tables::Cuckoo::<{ 1 << 19 }, 1>::new;
     cuckoo_4: tables::Cuckoo::<{ 1 << 16 }, 4>::new;
-    space_saving: saving::SpaceSaving::<128, 64>::all;
+    space_saving: counters::SpaceSaving::<128, 64>::all;
     stream_summary: counters::StreamSummary::new;
     misra_gries: counters::MisraGries::<128, 64>::new;
     sketch_visor: visor::SketchVisor::new;
-    netflow: sampled::NetFlow::new;
+    netflow: tables::NetFlow::new;
     mst: hierarchy::Mst::new;
     rhhh: hierarchy::Rhhh::new;
 }

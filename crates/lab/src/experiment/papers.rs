@@ -1,9 +1,12 @@
-//! The papers' heap: a hash index and a binary min-heap, for Space-Saving and for the heaviest keys
-//! of a sketch. Moving an entry updates its stored position.
+//! Parts of the papers' structures: their heap, their hash functions, and memory in huge pages.
+//!
+//! The heap is a hash index and a binary min-heap, for Space-Saving and for the heaviest keys of a
+//! sketch. Moving an entry updates its stored position.
 
+use bytemuck::Zeroable;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
-use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
+use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
 
 use super::latency::Runner;
 
@@ -207,6 +210,41 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Heap<K, PAYLOAD> {
     }
 }
 
+const PRIMES: [u32; 5] = [0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1];
+
+/// xxHash32 for inputs shorter than 16 bytes, as NitroSketch uses it. Like a library function, it
+/// is called once per row and not inlined into a loop over rows.
+#[inline(never)]
+pub(super) fn xxhash32(bytes: &[u8], seed: u32) -> u32 {
+    debug_assert!(bytes.len() < 16, "longer inputs are mixed in lanes");
+    let mut hash = seed.wrapping_add(PRIMES[4]).wrapping_add(bytes.len() as u32);
+    let words = bytes.chunks_exact(4);
+    let rest = words.remainder();
+    for word in words {
+        let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        hash = hash.wrapping_add(word.wrapping_mul(PRIMES[2]));
+        hash = hash.rotate_left(17).wrapping_mul(PRIMES[3]);
+    }
+    for byte in rest {
+        hash = hash.wrapping_add(u32::from(*byte).wrapping_mul(PRIMES[4]));
+        hash = hash.rotate_left(11).wrapping_mul(PRIMES[0]);
+    }
+    hash = (hash ^ (hash >> 15)).wrapping_mul(PRIMES[1]);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(PRIMES[2]);
+    hash ^ (hash >> 16)
+}
+
+/// A zeroed array.
+///
+/// # Panics
+/// There is no memory, as for a vector.
+pub(super) fn zeroed<T: Zeroable>(items: usize) -> Zeroed<T> {
+    match Zeroed::new(items) {
+        Ok(memory) => memory,
+        Err(error) => panic!("{items} items of {} bytes: {error}", size_of::<T>()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -265,5 +303,14 @@ mod tests {
         let mut kept: Vec<u32> = heap.order.iter().map(|(packets, _)| *packets).collect();
         kept.sort_unstable();
         assert_eq!(kept, last[90..]);
+    }
+
+    /// Values of the reference implementation.
+    #[test]
+    fn hashes_are_the_published_ones() {
+        assert_eq!(xxhash32(b"", 0), 0x02cc_5d05);
+        assert_eq!(xxhash32(b"a", 0), 0x550d_7456);
+        assert_eq!(xxhash32(b"abc", 0), 0x32d1_53ff);
+        assert_eq!(xxhash32(b"", 1), 0x0b2c_b792);
     }
 }
