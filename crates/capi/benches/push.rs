@@ -1,8 +1,8 @@
-//! What the C interface adds to a meter, and what its calls take at most: CPU time of bursts of 32 packets
-//! in memory. What the interface adds is the median of interleaved rounds. What a call takes is given in
-//! percentiles over 200,000 calls; one call in a thousand ends an epoch. The kernel's timer interrupts calls,
-//! so a loop of arithmetic is timed the same way. The bench fails if the 99.99th percentile is above the
-//! limit and that of the arithmetic is not.
+//! Benchmark of what the C interface adds to a meter, and of the longest calls: CPU time of bursts
+//! of 32 packets in memory. The added cost is the median of interleaved rounds. Call times are
+//! percentiles over 200,000 calls; one call in a thousand ends an epoch. The kernel's timer
+//! interrupts calls, so a loop of arithmetic is timed the same way. The benchmark fails if the
+//! 99.99th percentile exceeds the limit and that of the arithmetic does not.
 #![expect(clippy::unwrap_used, reason = "a bench may stop at the first surprise")]
 
 use std::ffi::{CString, c_void};
@@ -19,22 +19,22 @@ const BURST: usize = 32;
 const PACKETS: usize = 16_384;
 const FLOWS: u32 = 2_600;
 const ROUNDS: usize = 15;
-/// Passes over the packets in a round.
+/// Passes over the packets per round.
 const PASSES: usize = 100;
 
-/// How many calls are timed, how many make an epoch, and how long a call may take.
+/// Number of timed calls, calls per epoch, and the limit of a call.
 const CALLS: usize = 200_000;
 const EPOCH_CALLS: usize = 1_000;
 const LIMIT_US: f64 = 50.0;
 
-/// Packets in memory, in the form that each interface takes.
-struct Packets {
+/// Packets in memory, in the form of each interface.
+struct Frames {
     bytes: Vec<[u8; 60]>,
     data: Vec<*const c_void>,
     lengths: Vec<u32>,
 }
 
-impl Packets {
+impl Frames {
     fn new() -> Self {
         let bytes: Vec<_> = (0..PACKETS as u32).map(frame).collect();
         let data = bytes.iter().map(|bytes| bytes.as_ptr().cast()).collect();
@@ -42,7 +42,7 @@ impl Packets {
     }
 }
 
-/// Packet number `at` as a frame: few flows have most packets.
+/// Packet number `at` as a frame. A few flows have most packets.
 fn frame(at: u32) -> [u8; 60] {
     let random = at.wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b) >> 8;
     let share = f64::from(random) / f64::from(1 << 24);
@@ -55,10 +55,10 @@ fn frame(at: u32) -> [u8; 60] {
     frame
 }
 
-/// A way of pushing all packets, by name.
+/// A named way to push all packets.
 type Way<'a> = (&'static str, Box<dyn FnMut() + 'a>);
 
-/// A meter as Rust has it, whose group closes on a thread.
+/// A meter of the Rust interface; its group closes on a thread.
 fn of_rust() -> Box<dyn Meter> {
     let (pace, epoch) = (Pace::Live, EpochLength::Time(10_000_000_000));
     let config = Config { pace, epoch, memory_bytes: 16 << 20, ..Config::seeded(1) };
@@ -67,7 +67,7 @@ fn of_rust() -> Box<dyn Meter> {
     meters.pop().unwrap()
 }
 
-/// A meter as C has it.
+/// A meter of the C interface.
 fn of_c(options: &str) -> *mut fg_meter {
     let (options, seed) = (CString::new(options).unwrap(), 1);
     let settings = fg_settings {
@@ -95,7 +95,7 @@ fn cpu_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// The 99.99th percentile, in microseconds, of what so many calls take.
+/// The 99.99th percentile of the duration of a call, in microseconds.
 fn longest(name: &str, mut call: impl FnMut(usize)) -> f64 {
     let switched = switches();
     let mut times: Vec<_> = (0..CALLS)
@@ -116,7 +116,7 @@ fn longest(name: &str, mut call: impl FnMut(usize)) -> f64 {
     percentile
 }
 
-/// Times that the kernel took the core away from this thread.
+/// Involuntary context switches of this thread.
 fn switches() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
@@ -124,7 +124,7 @@ fn switches() -> u64 {
 }
 
 /// Times single calls of `fg_push`, epoch ends included.
-fn calls(packets: &Packets) {
+fn calls(packets: &Frames) {
     let mut state = 1_u64;
     let arithmetic = longest("arithmetic", |_| {
         for _ in 0..1_000 {
@@ -156,7 +156,7 @@ fn calls(packets: &Packets) {
 }
 
 fn main() {
-    let packets = Packets::new();
+    let packets = Frames::new();
     let frames: FrameColumns<'_> = packets
         .bytes
         .iter()

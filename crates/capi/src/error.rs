@@ -1,4 +1,4 @@
-//! Codes and texts of what went wrong, and the net under every entry point.
+//! Error codes and texts, and the panic barrier of every entry point.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::{FG_EDEAD, FG_EINVAL};
 
 thread_local! {
-    // Neither allocates nor has anything to drop, so that a failing push may use it.
+    // Neither allocates nor needs dropping, so that a failing push may use it.
     static LAST: Cell<*const c_char> = const { Cell::new(c"".as_ptr()) };
     static TEXT: RefCell<CString> = RefCell::default();
 }
 
-/// Why a call failed.
+/// Why a call failed: code and text.
 #[derive(Debug)]
 pub(crate) struct Problem {
     code: c_int,
@@ -22,7 +22,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A text that costs no allocation.
+    /// A problem with a static text, which needs no allocation.
     pub(crate) fn fixed(code: c_int, text: &'static CStr) -> Self {
         Self { code, text: Cow::Borrowed(text) }
     }
@@ -35,7 +35,7 @@ impl Problem {
         Self::fixed(FG_EINVAL, what)
     }
 
-    /// Keeps the text for `fg_error`; returns the code.
+    /// Stores the text for `fg_error`; returns the code.
     pub(crate) fn keep(self) -> c_int {
         LAST.set(match self.text {
             Cow::Borrowed(text) => text.as_ptr(),
@@ -53,21 +53,21 @@ pub(crate) fn last() -> *const c_char {
     LAST.get()
 }
 
-/// A text as C has it: up to its first zero.
+/// Converts a text for C: up to its first zero byte.
 pub(crate) fn c_text(text: String) -> CString {
     let mut bytes = text.into_bytes();
     bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
     CString::new(bytes).unwrap_or_default()
 }
 
-/// The last words of code that panicked.
+/// The message of a panic.
 pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("a defect stopped it: {}; please report this", text.unwrap_or("no reason given"))
 }
 
-/// Runs an entry point: neither a failure nor a panic leaves it but as a code.
+/// Runs an entry point, and converts failures and panics to codes.
 pub(crate) fn entry(run: impl FnOnce() -> Result<c_int, Problem>) -> c_int {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(code)) => code,

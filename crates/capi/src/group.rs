@@ -1,4 +1,4 @@
-//! Groups: opened from text, closed by their number, never by an address.
+//! Groups of meters: opened from text, identified by numbers, never by addresses.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -29,10 +29,10 @@ use crate::{FG_ECLOSED, FG_EFAILED, FG_EOPTIONS, FG_OK, fg_group};
 static OPEN: Mutex<BTreeMap<usize, Arc<Opened>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// How long the sink may take at the end of a live group: `fg_close` waits for it.
+/// Time that the sink has at the end of a live group: `fg_close` waits for it.
 const LONG: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What a group is opened with.
+/// The settings to open a group with.
 pub(crate) struct Asked<'a> {
     pub(crate) options: Option<&'a str>,
     pub(crate) yaml: Option<&'a str>,
@@ -45,7 +45,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) taker: Option<Taker>,
 }
 
-/// A group that is open.
+/// An open group.
 pub(crate) struct Opened {
     slots: Vec<&'static Slot>,
     health: Arc<Health>,
@@ -54,7 +54,7 @@ pub(crate) struct Opened {
 }
 
 impl Asked<'_> {
-    /// The measurements asked for.
+    /// The requested measurements.
     fn configs(&self) -> Result<Vec<Config>, Problem> {
         let refused = |reason| Problem::new(FG_EOPTIONS, reason);
         let named = match (self.options, self.yaml) {
@@ -99,7 +99,8 @@ impl Asked<'_> {
     }
 }
 
-/// Measurements, one a line, each as `--measure` takes it; without a name it is `main`.
+/// Parses measurements, one per line, in the form of `--measure`. A line without a name is called
+/// `main`.
 fn lines(options: &str) -> Result<Vec<Named>, String> {
     let mut lines: Vec<_> = options.lines().filter(|line| !line.trim().is_empty()).collect();
     if lines.is_empty() {
@@ -121,7 +122,7 @@ pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
         check_memory(&configs)?;
     }
     let plan = Plan::several(configs).map_err(|error| failed(&error))?;
-    // The only set of summaries that there is comes back from the closing thread.
+    // The only set of summaries has to come back from the closing thread.
     let lends = |(explanation, timed): (Explanation, bool)| timed && explanation.sets == 1;
     if asked.pace == Pace::Live && plan.measurements().zip(timed).any(lends) {
         let text =
@@ -137,7 +138,7 @@ pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
     };
     let closer = {
         let (health, mailbox, pace) = (Arc::clone(&health), mailbox.clone(), asked.pace);
-        // Read here, so that the program may narrow them for this call alone.
+        // Read here, so that the program may restrict them for this call only.
         let cores = sched_getaffinity(Some(getpid())).ok();
         thread::Builder::new().name("flowgauge".to_owned()).spawn(move || {
             stand_aside(cores);
@@ -164,8 +165,8 @@ pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
     Ok(std::ptr::without_provenance_mut(number))
 }
 
-/// Refuses measurements that the machine has no memory for, before any of it is faulted in: a program
-/// would end for want of memory instead of going on without measuring.
+/// Rejects measurements that exceed the machine's memory, before memory is touched. Otherwise the
+/// program would be killed instead of continuing without measuring.
 fn check_memory(configs: &[Config]) -> Result<(), Problem> {
     let reserving = |config: &Config| Config { lock_memory: false, ..config.clone() };
     let plan = Plan::several(configs.iter().map(reserving).collect());
@@ -190,8 +191,9 @@ fn failed(error: &EngineError) -> Problem {
     Problem::new(code, error.to_string())
 }
 
-/// Lets this thread run on these cores, not on that of a polling thread that opened the group, and leaves
-/// the program's signals to its own threads. Threads begun here do likewise.
+/// Lets this thread run on these cores instead of the core of a polling thread that opened the
+/// group, and leaves the program's signals to its own threads. Threads started from here inherit
+/// both.
 fn stand_aside(cores: Option<CpuSet>) {
     if let Some(cores) = cores {
         let _ = sched_setaffinity(None, &cores);
@@ -239,7 +241,8 @@ pub(crate) fn close(handle: *const fg_group) -> Result<c_int, Problem> {
         mailbox.close();
     }
     for slot in &opened.slots {
-        // One that ended before is closed; a failure is the group's, and comes out below.
+        // A queue that ended before is closed already. A failure belongs to the group and is
+        // reported below.
         let _ = slot.close(true);
     }
     let closer = opened.closer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -256,12 +259,12 @@ impl Opened {
         self.slots.get(queue).copied()
     }
 
-    /// Packets that its meters were pushed in vain.
+    /// Packets pushed to its meters that could not be measured.
     pub(crate) fn dropped(&self) -> u64 {
         self.slots.iter().map(|slot| slot.dropped()).sum()
     }
 
-    /// Where its reports wait; `None` where a function takes them.
+    /// The mailbox of its reports; `None` if a function takes them.
     pub(crate) fn mailbox(&self) -> Option<&Mailbox> {
         self.mailbox.as_deref()
     }

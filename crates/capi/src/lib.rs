@@ -1,15 +1,14 @@
 //! `libflowgauge`: the engine's meters for programs in C. `flowgauge.h` is generated from this file.
 //!
-//! A program opens a group of meters from text, gives one meter to each thread that has packets, and
-//! takes reports as JSON and snapshots as bytes from a thread of its own choice. A push neither waits,
-//! locks, allocates nor calls the system, unless the group was opened for replay. Whatever a program
-//! does wrong is an error where it can be told: `NULL`, handles that were closed, a meter in use by
-//! another thread.
+//! A program opens a group of meters from text, gives one meter to each thread that has packets,
+//! and takes reports as JSON and snapshots as bytes from a thread of its choice. A push never
+//! waits, locks, allocates or makes a system call, unless the group was opened for replay.
+//! Detectable misuse is an error: `NULL`, closed handles, a meter in use by another thread.
 //!
 //! # Safety
-//! Of every function: a pointer is `NULL` or points to what the header says, texts end in a zero, arrays
-//! have as many items as the call says, and meters came from [`fg_queue`]. What the library hands out as a
-//! handle may be given back at any time, closed or not.
+//! For every function: a pointer is `NULL` or points to what the header says, texts end in a zero
+//! byte, arrays have as many items as the call says, and meters came from [`fg_queue`]. Handles
+//! from the library may be passed at any time, closed or not.
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 #![allow(clippy::missing_safety_doc, reason = "it is that of all functions, and stands above")]
 
@@ -195,10 +194,10 @@ pub unsafe extern "C" fn fg_open(settings: *const fg_settings, group: *mut *mut 
     })
 }
 
-/// The settings of a program that may know more or fewer of them.
+/// Reads the settings of a program whose structure may be shorter or longer than ours.
 ///
 /// # Safety
-/// They have the size that they say, or none at all.
+/// They have the size that they state, or are null.
 unsafe fn read(settings: *const fg_settings) -> Result<fg_settings, Problem> {
     if settings.is_null() {
         return Err(Problem::argument(c"the settings are NULL"));
@@ -215,10 +214,10 @@ unsafe fn read(settings: *const fg_settings) -> Result<fg_settings, Problem> {
     Ok(unsafe { settings.read() })
 }
 
-/// What the settings say.
+/// Converts the settings.
 ///
 /// # Safety
-/// Their texts end in a zero.
+/// Their texts end in a zero byte.
 unsafe fn asked(settings: &fg_settings) -> Result<Asked<'_>, Problem> {
     let text = |text: *const c_char| {
         if text.is_null() {
@@ -351,7 +350,7 @@ pub unsafe extern "C" fn fg_push(
     })
 }
 
-/// Packets that a meter is given at once.
+/// Packets passed to a meter at once.
 const BURST: usize = 64;
 
 /// Measures packets whose headers the program has read. A measurement with a filter counts them as

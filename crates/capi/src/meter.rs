@@ -1,7 +1,7 @@
 //! The memory behind a meter's handle.
 //!
-//! A handle is the address of a slot. Slots are never freed, so that a handle that was closed long ago
-//! finds a slot that says so. A slot is used again once [`RESTING`] others were closed after it.
+//! A handle is the address of a slot. Slots are never freed, so even a handle that was closed long
+//! ago finds a slot that says so. A slot is reused once [`RESTING`] others were closed after it.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -19,12 +19,12 @@ use flowgauge_engine::source::{Ahead, Skipped};
 use crate::error::{self, Problem, c_text};
 use crate::{FG_EBUSY, FG_ECLOSED, FG_EDEAD, fg_meter};
 
-/// Closed slots that are kept before the oldest is used again.
+/// Number of closed slots kept before the oldest is reused.
 const RESTING: usize = 4096;
 
 static CLOSED: Mutex<VecDeque<&'static Slot>> = Mutex::new(VecDeque::new());
 
-/// Why a group measures no more, once it does not.
+/// Whether a group is alive, and why not.
 #[derive(Default)]
 pub(crate) struct Health {
     dead: AtomicBool,
@@ -32,9 +32,9 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Ends the group; the first reason counts.
+    /// Ends the group. The first reason counts.
     pub(crate) fn die(&self, why: String) {
-        // Kept for good, since any thread may be reading it: a defect is rare.
+        // Leaked, since any thread may be reading it. Defects are rare.
         self.why.get_or_init(|| Box::leak(c_text(why).into_boxed_c_str()));
         self.dead.store(true, Ordering::Release);
     }
@@ -48,13 +48,13 @@ impl Health {
     }
 }
 
-/// What a slot holds while its meter is open.
+/// The contents of a slot while its meter is open.
 pub(crate) struct Held {
-    /// `None` once it panicked.
+    /// `None` after a panic.
     meter: Option<Box<dyn Meter>>,
     link: LinkType,
     health: Arc<Health>,
-    /// What the header's inline test was last granted.
+    /// The packets that the header's inline test may skip.
     granted: Ahead,
 }
 
@@ -63,7 +63,7 @@ const OPEN: u32 = 0;
 const BUSY: u32 = 1;
 const SHUT: u32 = 2;
 
-/// The words that the header's inline test uses, as [`fg_meter`] lists them.
+/// The words that the header's inline test uses, in the order of [`fg_meter`].
 #[repr(C)]
 struct Words {
     ahead: AtomicU64,
@@ -77,9 +77,9 @@ struct Words {
 pub(crate) struct Slot {
     words: Words,
     state: AtomicU32,
-    /// Whether a thread wants to close it, so that no other one enters.
+    /// Whether a thread wants to close it. No other thread may enter then.
     closing: AtomicBool,
-    /// Packets that were pushed in vain.
+    /// Packets that were pushed but could not be measured.
     dropped: AtomicU64,
     held: UnsafeCell<Option<Held>>,
 }
@@ -102,7 +102,8 @@ const _: () = {
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// A slot for this meter. `samples` says whether a sampler decides before headers.
+    /// Opens a slot for this meter. `samples` says whether a sampler decides before headers are
+    /// read.
     pub(crate) fn open(meter: Box<dyn Meter>, health: Arc<Health>, samples: bool) -> &'static Self {
         let mut closed = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
         let rested = if closed.len() > RESTING { closed.pop_front() } else { None };
@@ -136,7 +137,7 @@ impl Slot {
         Self { words, state, closing, dropped: AtomicU64::new(0), held }
     }
 
-    /// The handle that C has of it.
+    /// Its handle for C.
     pub(crate) fn handle(&'static self) -> *mut fg_meter {
         std::ptr::from_ref(self).cast_mut().cast()
     }
@@ -152,7 +153,7 @@ impl Slot {
         slot.ok_or_else(|| Problem::argument(c"the meter is NULL"))
     }
 
-    /// Lets this thread alone use the meter, for a call that brings so many packets.
+    /// Gives this thread exclusive use of the meter, for a call with `packets` packets.
     #[inline]
     pub(crate) fn with<T>(
         &self,
@@ -199,8 +200,8 @@ impl Slot {
         }
     }
 
-    /// Closes the slot, and ends what it measured; waits for a call of another thread to return where
-    /// `wait` is set.
+    /// Closes the slot, and ends its queue. If `wait` is set, waits for another thread's call to
+    /// return.
     pub(crate) fn close(&'static self, wait: bool) -> Result<(), Problem> {
         if wait {
             if self.closing.swap(true, Ordering::Relaxed) {
@@ -227,19 +228,20 @@ impl Slot {
         ended
     }
 
-    /// Packets that were pushed in vain.
+    /// Packets that were pushed but could not be measured.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Keeps a closed slot for another meter.
+    /// Keeps a closed slot for reuse.
     pub(crate) fn rest(&'static self) {
         CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push_back(self);
     }
 }
 
 impl Held {
-    /// Lets the meter measure, with what the inline test skipped; after a panic the group is dead.
+    /// Lets the meter measure, after counting what the inline test skipped. A panic kills the
+    /// group.
     #[inline]
     fn run<T>(
         &mut self,
@@ -268,7 +270,7 @@ impl Held {
         self.health.check().err().unwrap_or(Problem::fixed(FG_EDEAD, c"the group is dead"))
     }
 
-    /// Ends the queue: its open epoch closes with what it has.
+    /// Ends the queue: its open epoch closes with the packets so far.
     fn end(mut self, words: &Words) -> Result<(), Problem> {
         if let Some(mut meter) = self.meter.take() {
             let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -290,7 +292,7 @@ fn settle(granted: &mut Ahead, words: &Words, meter: &mut dyn Meter) {
     if granted.packets == 0 {
         return;
     }
-    // Threads that misuse one meter may have written anything.
+    // Threads that misuse a meter may have written any value.
     let left = words.ahead.load(Ordering::Relaxed).min(granted.packets);
     let bytes = words.skipped_bytes.load(Ordering::Relaxed);
     let last_ns = words.last_ns.load(Ordering::Relaxed);
@@ -322,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    /// Skips a hundred packets at a time; its push panics.
+    /// A meter that skips a hundred packets at a time; its push panics.
     #[derive(Default)]
     struct Defective(Arc<AtomicU64>);
 
@@ -354,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Slots of all tests rest in one place.
+    /// All tests share one list of closed slots.
     static ALONE: Mutex<()> = Mutex::new(());
 
     fn code<T>(result: Result<T, Problem>) -> i32 {

@@ -1,4 +1,5 @@
-//! Reports and snapshots on their way out: to a function on a thread of the library, or to one that polls.
+//! Delivery of reports and snapshots: to a function on a thread of the library, or to a polling
+//! thread.
 
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -10,11 +11,11 @@ use crate::error::{Problem, c_text};
 use crate::{FG_EBUSY, FG_END, FG_JSON, FG_OK, FG_SNAPSHOT, fg_report};
 
 thread_local! {
-    /// Whether a report is being taken on this thread.
+    /// Whether this thread is inside the function that takes a report.
     static TAKING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Refuses what would wait for itself in the function that takes a report.
+/// Rejects calls that would wait for themselves inside the function that takes a report.
 pub(crate) fn check_outside() -> Result<(), Problem> {
     if TAKING.get() {
         let text = c"the function that takes a report can neither poll nor close";
@@ -23,7 +24,7 @@ pub(crate) fn check_outside() -> Result<(), Problem> {
     Ok(())
 }
 
-/// A function of the program, and what it wants to be called with.
+/// A function of the program, and its argument.
 #[derive(Clone, Copy)]
 pub(crate) struct Taker {
     pub(crate) take: unsafe extern "C" fn(*mut c_void, *const fg_report),
@@ -34,7 +35,7 @@ pub(crate) struct Taker {
 unsafe impl Send for Taker {}
 
 impl Taker {
-    /// Hands an item out.
+    /// Passes an item to the function.
     fn take(self, item: &Item, bytes: &mut Vec<u8>) -> Result<(), SinkError> {
         bytes.clear();
         let (measurement, epoch) = match item {
@@ -72,7 +73,7 @@ impl Taker {
     }
 }
 
-/// Hands reports to a function on the thread of the sink.
+/// A sink that calls a function on its own thread.
 pub(crate) struct Calls {
     pub(crate) taker: Taker,
     pub(crate) bytes: Vec<u8>,
@@ -84,19 +85,19 @@ impl Sink for Calls {
     }
 }
 
-/// Where the sink's thread leaves one item at a time for a thread that polls.
+/// Passes items one at a time from the sink's thread to a polling thread.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     state: Mutex<Mail>,
     changed: Condvar,
-    /// What the polling thread works in; held while it polls.
+    /// Buffer of the polling thread, locked while it polls.
     bytes: Mutex<Vec<u8>>,
 }
 
 #[derive(Default)]
 struct Mail {
     item: Option<Item>,
-    /// Whether no more items come, and whether none is wanted.
+    /// Whether no more items will come, and whether none is wanted any more.
     ended: bool,
     closed: bool,
 }
@@ -106,19 +107,19 @@ impl Mailbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Discards what is left, and what comes.
+    /// Discards waiting and future items.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// No more items come.
+    /// Marks that no more items will come.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_all();
     }
 
-    /// Hands out all items there are; waits for the first one as long as this.
+    /// Delivers all waiting items; waits up to `wait` for the first one.
     pub(crate) fn poll(&self, taker: Taker, wait: Duration) -> Result<i32, Problem> {
         let mut bytes = match self.bytes.try_lock() {
             Ok(bytes) => bytes,
@@ -151,7 +152,7 @@ impl Mailbox {
     }
 }
 
-/// Leaves reports in the mailbox.
+/// A sink that puts reports into the mailbox.
 pub(crate) struct Posts(pub(crate) Arc<Mailbox>);
 
 impl Sink for Posts {

@@ -1,4 +1,5 @@
-//! The library as C programs have it: linked, exported, and run under the tools that there are.
+//! Tests with C programs: the library is linked, its exports are checked, and it runs under the
+//! available tools.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use flowgauge_capture::Captures;
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Plan};
 
-/// Where everything is built.
+/// The build folder.
 static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
     fs::create_dir_all(&place).unwrap();
@@ -19,7 +20,7 @@ static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
     place
 });
 
-/// The crate's folder.
+/// A path in the crate's folder.
 fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
@@ -31,7 +32,8 @@ fn done(command: &mut Command) -> Output {
     output
 }
 
-/// Links the shared library, as `make install` does, from the static one that cargo built for this test.
+/// Links the shared library from the static one that cargo built for this test, as `make install`
+/// does.
 fn link(place: &Path) {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let archives = fs::read_dir(deps).unwrap().filter_map(|entry| {
@@ -47,7 +49,7 @@ fn link(place: &Path) {
     fs::copy(library, place.join("libflowgauge.so")).unwrap();
 }
 
-/// Compiles a program of the tests or the examples.
+/// Compiles a program of the tests or examples.
 fn compiled(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let program = PLACE.join(name);
     let mut cc = Command::new("cc");
@@ -61,7 +63,7 @@ fn compiled(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// Whether a tool runs here at all; says why not.
+/// Whether a tool runs here; prints why not.
 fn runs(command: &mut Command) -> bool {
     let ran = command.output();
     let works = ran.as_ref().is_ok_and(|output| output.status.success());
@@ -71,7 +73,7 @@ fn runs(command: &mut Command) -> bool {
     works
 }
 
-/// A program that does nothing, compiled with these flags, if the compiler and the machine can.
+/// An empty program compiled with this flag, if compiler and machine support it.
 fn sanitizes(flag: &str) -> bool {
     let (source, program) = (PLACE.join("nothing.c"), PLACE.join(format!("nothing{flag}")));
     fs::write(&source, "int main(void) { return 0; }\n").unwrap();
@@ -102,7 +104,7 @@ fn programs_run_under_address_sanitizer() {
     }
 }
 
-/// The library is not instrumented: what is watched is the programs' side, the inline test included.
+/// The library is not instrumented: this checks the program's side, including the inline test.
 #[test]
 fn programs_run_under_thread_sanitizer() {
     if sanitizes("-fsanitize=thread") {
@@ -132,7 +134,7 @@ fn the_header_is_of_c99_and_of_cpp() {
     }
 }
 
-/// Between two calls of `getppid`, which mark the place, the thread that pushes calls the system for nothing.
+/// Between two calls of `getppid`, which serve as markers, the pushing thread makes no system call.
 #[test]
 fn a_push_makes_no_system_call() {
     let program = compiled("tests/c/quiet.c", "quiet", &[]);
@@ -152,8 +154,7 @@ fn a_push_makes_no_system_call() {
     assert!(is_mark(&between[0]), "{:?}", &between[..between.len().min(20)]);
 }
 
-/// What the shared library exports is what the version script lists, the header declares and the man page
-/// describes.
+/// The shared library exports what the version script lists, the header declares and the man page
 #[test]
 fn the_exported_symbols_are_listed() {
     let nm =
@@ -184,7 +185,7 @@ fn the_exported_symbols_are_listed() {
     }
 }
 
-/// The example reports of a capture what the engine does, as `flowgauge analyze` runs it.
+/// The example reports the same as `flowgauge analyze` on a capture.
 #[test]
 fn the_example_reports_what_analyze_does() {
     let program = compiled("examples/pcap.c", "pcap", &[]);

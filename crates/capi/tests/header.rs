@@ -1,10 +1,10 @@
-//! `flowgauge.h` is what cbindgen makes of the source, and the man page names all of it.
+//! `flowgauge.h` is what cbindgen generates, and the man page mentions everything in it.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::fs;
 use std::path::Path;
 
-/// `FLOWGAUGE_GOLDEN=write` writes the committed header again, after a change that is meant.
+/// `FLOWGAUGE_GOLDEN=write` writes the header instead, after an intended change.
 #[test]
 fn the_header_is_committed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));

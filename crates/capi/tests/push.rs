@@ -1,5 +1,5 @@
-//! A live meter's calls allocate nothing and never give the processor away: within epochs, where they end,
-//! and where packets are skipped.
+//! A live meter's calls never allocate and never give up the processor: within epochs, at their
+//! ends, and while skipping packets.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::ffi::{CStr, CString, c_void};
@@ -16,12 +16,12 @@ static ALLOCATOR: Counting = Counting;
 const BURST: usize = 32;
 
 /// A burst of packets, as Ethernet frames and as headers.
-struct Packets {
+struct Burst {
     frames: [[u8; 60]; BURST],
     headers: [fg_headers; BURST],
 }
 
-impl Packets {
+impl Burst {
     fn new() -> Self {
         let mut frame = [0; 60];
         frame[12..14].copy_from_slice(&[8, 0]);
@@ -43,7 +43,7 @@ impl Packets {
         Self { frames: [frame; BURST], headers: [headers; BURST] }
     }
 
-    /// Pushes burst number `at`, whose packets are the first of their flows, in every way there is.
+    /// Pushes burst number `at`, whose packets are the first of their flows, in every possible way.
     fn push(&mut self, meter: *mut fg_meter, at: u32, now_ns: i64) {
         let flows = (0x0a00_0000 + at * BURST as u32..).map(u32::to_be_bytes);
         for ((frame, headers), source) in self.frames.iter_mut().zip(&mut self.headers).zip(flows) {
@@ -66,11 +66,12 @@ impl Packets {
     }
 }
 
-/// Pages that a thread touches in thousands of bursts for the first time, at most: of code, not of tables.
+/// Maximum pages that a thread touches for the first time in thousands of bursts: pages of code,
+/// not of tables.
 const NEW_PAGES: u64 = 8;
 
-/// How often this thread allocated, gave the processor away of its own accord, and touched a page that it
-/// did not have: the kernel's minor faults, and the major ones, which wait for the disk.
+/// Counts for this thread so far: allocations, voluntary context switches, and page faults (minor
+/// ones, and major ones that wait for the disk).
 fn so_far() -> (u64, u64, u64) {
     let allocations = heap().allocations;
     let status = fs::read_to_string("/proc/thread-self/status").unwrap();
@@ -83,7 +84,7 @@ fn so_far() -> (u64, u64, u64) {
 
 #[test]
 fn a_push_neither_allocates_nor_waits_nor_touches_new_pages() {
-    let mut packets = Packets::new();
+    let mut packets = Burst::new();
     for options in [
         "key=source task=top epoch=10ms memory=4MiB",
         "key=five-tuple algorithm=count-min epoch=10ms memory=4MiB",
@@ -123,12 +124,12 @@ fn a_push_neither_allocates_nor_waits_nor_touches_new_pages() {
             packets.push(meter, at, i64::from(at) * 40_000);
         }
         let (allocations_then, switches_then, faults_then) = so_far();
-        // Reading the numbers allocates the same each time.
+        // Reading the numbers allocates the same amount each time.
         let (again, ..) = so_far();
         assert_eq!(allocations_then - allocations, again - allocations_then, "{options}");
         let (switched, faulted) = (switches_then - switches, faults_then - faults);
         assert!(faulted <= NEW_PAGES, "{options}: {faulted}");
-        // The kernel may make a thread wait for a page of code; nothing else does.
+        // The kernel may make a thread wait for a page of code, but for nothing else.
         assert!(
             switched <= faulted,
             "{options}: waited {switched} times, {faulted} of them for pages"
