@@ -1,6 +1,6 @@
-//! Captures in, reports out.
+//! Measures captures, and checks what a run is asked for.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,21 +9,22 @@ use std::thread;
 use std::time::Duration;
 
 use flowgauge_capture::{Captures, Files, Streams, in_order};
+use flowgauge_core::task;
 use flowgauge_engine::auto::{Sample, choose};
 use flowgauge_engine::source::Inputs;
 use flowgauge_engine::{Config, EngineError, EpochLength, Outcome, Plan, run_inputs};
-use flowgauge_options::Asked;
+use flowgauge_options::{Asked, values};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 
 use crate::error::{CaptureWarning, Problem};
 use crate::options;
 use crate::part::Part;
-use crate::reports::Reports;
+use crate::report::Reports;
 use crate::snapshot::Kept;
-use crate::stream::Stream;
 
-/// How often signals are looked for, such as that of Ctrl-C.
+/// Interval between checks for signals such as Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Measures captures (pcap or pcapng, plain, gzip or zstd), and returns their reports.
@@ -63,7 +64,7 @@ pub(crate) fn analyze(
     let flag = Arc::clone(&stop);
     let (working, mut ended) = channel::<()>();
     let run = thread::Builder::new().name("flowgauge".to_owned()).spawn(move || {
-        // Dropped at the end of the work.
+        // Dropped when the work ends.
         let _working = working;
         let (inputs, files) = inputs(captures, as_given, flag)?;
         let asked = running.configs(EpochLength::Whole, snapshots)?;
@@ -107,7 +108,7 @@ enum Given {
     Streams(Vec<(String, Box<dyn Read + Send>)>),
 }
 
-/// Captures: one, or several, each by its path or as a part; or open files.
+/// One or several captures, each a path or a part, or open files.
 fn captures(paths: &Bound<'_, PyAny>) -> PyResult<Given> {
     let (mut files, mut streams) = (Vec::new(), Vec::new());
     let mut take = |capture: &Bound<'_, PyAny>| {
@@ -133,7 +134,7 @@ fn captures(paths: &Bound<'_, PyAny>) -> PyResult<Given> {
     Err(Problem::Option(message.to_owned()).into())
 }
 
-/// The inputs, in the order of their first packets where all of them are files, and these files.
+/// The inputs, ordered by their first packets if all are files, and these files.
 fn inputs(
     given: Given,
     as_given: bool,
@@ -152,8 +153,8 @@ fn inputs(
     Ok((Box::new(Files::of(captures).until(stop)), files))
 }
 
-/// What the engine is asked for. An algorithm that is left to it is chosen by trials over the first packets of
-/// the files, or over packets as on a backbone, as by the command.
+/// The configuration. If the algorithm is `auto`, it is chosen by trials on the first packets of
+/// the files, or on backbone traffic, as in the command.
 fn decided(asked: Asked, files: &[PathBuf]) -> Result<Config, Problem> {
     let Some(wanted) = asked.wanted()? else { return Ok(asked.config) };
     let again = |file: &&PathBuf| file.metadata().is_ok_and(|metadata| metadata.is_file());
@@ -165,7 +166,7 @@ fn decided(asked: Asked, files: &[PathBuf]) -> Result<Config, Problem> {
     Ok(choose(&asked.config, wanted, sample)?.config)
 }
 
-/// What the engine is asked for, where `why` keeps it from choosing an algorithm by itself.
+/// The configuration, where `why` is the reason that an algorithm cannot be chosen automatically.
 pub(crate) fn named(asked: &Asked, why: &str) -> Result<Config, Problem> {
     match asked.wanted()? {
         None => Ok(asked.config.clone()),
@@ -176,8 +177,7 @@ pub(crate) fn named(asked: &Asked, why: &str) -> Result<Config, Problem> {
     }
 }
 
-/// What was wrong with the inputs, each of which is warned of. Where nothing could be read, that is an
-/// error.
+/// The problems of the inputs; each raises a warning. It is an error if nothing could be read.
 fn problems(py: Python<'_>, outcome: &Outcome, is_empty: bool) -> PyResult<Vec<String>> {
     let problems: Vec<_> = outcome.problems.iter().map(ToString::to_string).collect();
     if outcome.total.epochs == 0 && !problems.is_empty() || is_empty {
@@ -189,4 +189,122 @@ fn problems(py: Python<'_>, outcome: &Outcome, is_empty: bool) -> PyResult<Vec<S
         PyErr::warn(py, &category, &text, 1)?;
     }
     Ok(problems)
+}
+
+/// Minimum bytes to request from a file, since each call waits for the interpreter.
+const PIECE: usize = 1 << 20;
+
+/// An object with a method `read`, such as an open file or a stream of fsspec.
+pub(crate) struct Stream {
+    file: Py<PyAny>,
+    piece: Option<PyBackedBytes>,
+    /// Bytes of the piece that were consumed.
+    read: usize,
+}
+
+impl Stream {
+    /// The stream and its name, if the object is one.
+    pub(crate) fn of(file: &Bound<'_, PyAny>) -> PyResult<Option<(String, Self)>> {
+        if !file.hasattr("read")? {
+            return Ok(None);
+        }
+        let name = file.getattr("name").or_else(|_| file.getattr("path"));
+        let name = name.and_then(|name| name.str()?.extract::<String>());
+        let stream = Self { file: file.clone().unbind(), piece: None, read: 0 };
+        Ok(Some((name.unwrap_or_else(|_| "stream".to_owned()), stream)))
+    }
+
+    fn next(&self) -> PyResult<PyBackedBytes> {
+        Python::attach(|py| {
+            let bytes = self.file.bind(py).call_method1("read", (PIECE,))?;
+            Ok(bytes.extract()?)
+        })
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.piece.as_ref().is_none_or(|piece| piece.len() == self.read) {
+            self.piece = Some(self.next().map_err(|error| io::Error::other(error.to_string()))?);
+            self.read = 0;
+        }
+        let left = self.piece.as_ref().map_or(&[][..], |piece| &piece[self.read..]);
+        let taken = left.len().min(to.len());
+        to[..taken].copy_from_slice(&left[..taken]);
+        self.read += taken;
+        Ok(taken)
+    }
+}
+
+/// A checked measurement, and what its snapshots are to answer.
+#[derive(IntoPyObject)]
+pub(crate) struct Checked {
+    measurement: String,
+    /// The tasks; `None` for the default.
+    task: Option<Vec<String>>,
+    flow: Vec<String>,
+    top: usize,
+}
+
+/// Checks options of measurements whose parts will be merged: everything a run would reject, and
+/// what merged snapshots cannot answer.
+#[pyfunction]
+#[pyo3(signature = (measure=None, **options))]
+pub(crate) fn _asked(
+    py: Python<'_>,
+    measure: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Vec<Checked>> {
+    let running = options::running(measure, options)?;
+    let asked = py.detach(|| {
+        let asked = running.configs(EpochLength::Whole, true)?;
+        let why = "may choose another one for each part, and these do not merge";
+        let configs = asked.iter().map(|asked| named(asked, why));
+        let configs = configs.collect::<Result<Vec<_>, _>>()?;
+        for config in &configs {
+            let named = config.tasks.iter().flatten().filter_map(|name| task::find(name).ok());
+            if let Some(entry) = named.into_iter().find(|entry| entry.timeline) {
+                return Err(Problem::Option(format!(
+                    "{}: it needs the times of packets, which snapshots do not store",
+                    entry.name
+                )));
+            }
+            if config.epoch != EpochLength::Whole || config.updates != EpochLength::Whole {
+                let text = "parts are merged to one epoch; leave out epoch and updates";
+                return Err(Problem::Option(text.to_owned()));
+            }
+        }
+        let all = asked.into_iter().zip(&configs).map(|(asked, config)| Checked {
+            measurement: config.name.clone(),
+            task: config.tasks.clone(),
+            flow: asked.measurement.flow,
+            top: config.top,
+        });
+        let all = all.collect();
+        Plan::several(configs)?;
+        Ok(all)
+    });
+    asked.map_err(|problem: Problem| problem.into())
+}
+
+/// Checks tasks for reports of merged epochs.
+#[pyfunction]
+pub(crate) fn _check_collected(tasks: &Bound<'_, PyAny>) -> PyResult<()> {
+    for name in options::names(tasks)? {
+        let entry = task::find(&name).map_err(|error| Problem::Option(error.to_string()))?;
+        let reason = match entry.name {
+            "changes" => "compares an epoch with those before it, which are not kept",
+            _ if entry.timeline => "needs the times of packets, which snapshots do not store",
+            _ => continue,
+        };
+        return Err(Problem::Option(format!("'{name}' {reason}; leave it out")).into());
+    }
+    Ok(())
+}
+
+/// Nanoseconds in a time such as '10s'.
+#[pyfunction]
+pub(crate) fn _time_ns(time: &str) -> PyResult<u64> {
+    let refused = |reason| Problem::Option(format!("invalid time '{time}': {reason}"));
+    values::time(time).map_err(|reason| refused(reason).into())
 }

@@ -9,8 +9,8 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice};
 
-/// Rows that are copied at a time: few enough for the caches, and enough that detaching from the
-/// interpreter costs next to nothing.
+/// Rows copied at a time: few enough for the caches, and enough to make the cost of detaching from
+/// the interpreter negligible.
 pub(crate) const ROWS: usize = 8192;
 
 /// A column: an array, or one value for all packets.
@@ -20,7 +20,7 @@ enum Column<'py, T> {
 }
 
 impl<'py, T: Element + Default> Column<'py, T> {
-    /// The column that Python made of what it was given: a number, or an array of `T`.
+    /// A column from Python's number or array of `T`.
     fn new(column: Bound<'py, PyAny>) -> Self
     where
         T: for<'a> FromPyObject<'a, 'py>,
@@ -29,7 +29,7 @@ impl<'py, T: Element + Default> Column<'py, T> {
         all.map_or(Self::Each(column), Self::All)
     }
 
-    /// Copies the values of these rows, each of which has `width` of them.
+    /// Copies the values of these rows, `width` values per row.
     fn copy(&self, rows: &Range<usize>, width: usize, to: &mut Vec<T>) -> PyResult<()> {
         match self {
             Self::All(value) => {
@@ -49,9 +49,9 @@ impl<'py, T: Element + Default> Column<'py, T> {
 
 /// Addresses of packets.
 enum Addresses<'py> {
-    /// Of IPv4, as numbers.
+    /// IPv4 addresses as numbers.
     V4(Column<'py, u32>),
-    /// Of IPv6, as 16 bytes each.
+    /// IPv6 addresses, 16 bytes each.
     V6(Column<'py, u8>),
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Columns<'py> {
 }
 
 impl<'py> Columns<'py> {
-    /// The columns by their names, of which `flowgauge._columns` makes arrays of the right types.
+    /// The columns by name. `flowgauge._columns` converts them to arrays of the right types.
     pub(crate) fn new(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> PyResult<Self> {
         let columns = py.import("flowgauge._columns")?.call_method("made", (), given)?;
         let column = |name: &str| columns.get_item(name);
@@ -89,12 +89,12 @@ impl<'py> Columns<'py> {
         })
     }
 
-    /// How many packets there are.
+    /// The number of packets.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Copies at most [`ROWS`] rows from `first` on.
+    /// Copies at most [`ROWS`] rows, starting at `first`.
     pub(crate) fn copy(&self, first: usize, to: &mut Copied) -> PyResult<()> {
         let rows = first..self.len.min(first + ROWS);
         for (addresses, (v4, v6)) in self.addresses.iter().zip(to.v4.iter_mut().zip(&mut to.v6)) {
@@ -118,7 +118,7 @@ impl<'py> Columns<'py> {
     }
 }
 
-/// Some rows, copied out of the interpreter's memory.
+/// Rows copied out of the interpreter's memory.
 #[derive(Default)]
 pub(crate) struct Copied {
     v4: [Vec<u32>; 2],
@@ -127,7 +127,7 @@ pub(crate) struct Copied {
     protocol: Vec<u8>,
     length: Vec<u32>,
     time_ns: Vec<i64>,
-    /// Of IPv6, as the engine takes them.
+    /// IPv6 rows in the engine's form.
     rows: Vec<ParsedRow>,
 }
 

@@ -1,11 +1,11 @@
-//! Exceptions, with the command's words.
+//! Exceptions, with the texts of the command.
 
 use flowgauge_core::summary::BuildErrorKind;
 use flowgauge_engine::EngineError;
 use flowgauge_options::Refusal;
 use pyo3::PyErr;
 
-/// The exceptions, which Python defines.
+/// The exception classes, defined in Python.
 mod exceptions {
 
     pyo3::import_exception!(flowgauge.errors, FlowgaugeError);
@@ -17,15 +17,15 @@ mod exceptions {
 
 pub(crate) use exceptions::CaptureWarning;
 
-/// Why a call fails. The text is the one that the command prints.
+/// Why a call fails. The text is that of the command.
 pub(crate) enum Problem {
-    /// It asks for what is not there or makes no sense.
+    /// An option is invalid.
     Option(String),
     /// A file cannot be read.
     Unreadable(String),
-    /// A snapshot is damaged, or does not fit another one.
+    /// A snapshot is damaged, or does not match another one.
     Snapshot(String),
-    /// Something failed on the way.
+    /// Another failure.
     Failed(String),
 }
 

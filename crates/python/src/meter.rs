@@ -1,4 +1,4 @@
-//! Meters: packets are pushed in, and epochs leave as reports.
+//! Meters: packets are pushed in, reports of epochs come out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,9 +15,9 @@ use crate::analyze::named;
 use crate::columns::{Columns, Copied, ROWS};
 use crate::error::Problem;
 use crate::options;
-use crate::reports::{Reports, SnapshotSeed};
+use crate::report::{Reports, SnapshotSeed};
 
-/// Frames that a meter is given at once.
+/// Frames passed to a meter at once.
 const BURST: usize = 256;
 
 /// Measures packets that are pushed into it: frames, or columns of headers.
@@ -39,11 +39,11 @@ pub(crate) struct Meter {
     link: LinkType,
 }
 
-/// Items that left the group and were not asked for yet.
+/// Items that left the group and were not fetched yet.
 #[derive(Clone, Default)]
 struct Posted(Arc<Mutex<Vec<Item>>>);
 
-/// A meter that is open, or what closed it.
+/// An open meter, or what closed it.
 struct State {
     meter: Option<Box<dyn flowgauge_engine::Meter>>,
     closer: Option<JoinHandle<Result<(), EngineError>>>,
@@ -202,7 +202,7 @@ impl Meter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the open meter.
+    /// Runs `work` on the open meter.
     fn with(
         &self,
         work: impl FnOnce(&mut dyn flowgauge_engine::Meter, &mut Copied),
@@ -212,7 +212,7 @@ impl Meter {
         let meter =
             meter.as_mut().ok_or_else(|| Problem::Option("the meter is closed".to_owned()))?;
         work(&mut **meter, copied);
-        // It is also done where the limit is reached; only a group that is gone is a failure.
+        // A meter is also done when its limit is reached; only a missing group is a failure.
         if meter.is_done() && state.closer.as_ref().is_some_and(JoinHandle::is_finished) {
             state.meter = None;
             return state.end();
@@ -222,7 +222,7 @@ impl Meter {
 }
 
 impl State {
-    /// Waits for the closing thread, and says why it failed, if it did.
+    /// Waits for the closing thread, and returns its error, if any.
     fn end(&mut self) -> Result<(), Problem> {
         match self.closer.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
@@ -235,7 +235,7 @@ impl State {
     }
 }
 
-/// A number for each frame, of as many or of one for all.
+/// One value per frame, from as many or from a single one.
 fn of_each<'py, T>(value: &Bound<'py, PyAny>, frames: usize, what: &str) -> PyResult<Vec<T>>
 where
     T: Copy + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
@@ -251,7 +251,7 @@ where
     Ok(all)
 }
 
-/// The time of the system.
+/// The system time.
 fn now_ns(py: Python<'_>) -> PyResult<i64> {
     py.import("time")?.getattr("time_ns")?.call0()?.extract()
 }

@@ -1,4 +1,4 @@
-//! Options of the command line as Python's arguments.
+//! Converts Python arguments to options of the command line.
 
 use clap::{Arg, Args, Command, FromArgMatches};
 use flowgauge_core::unknown::suggestion;
@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use crate::error::Problem;
 
-/// What these measurements and options ask for.
+/// The configuration for these measurements and options.
 pub(crate) fn running(
     measure: Option<&Bound<'_, PyAny>>,
     options: Option<&Bound<'_, PyDict>>,
@@ -34,7 +34,7 @@ pub(crate) fn running(
     running.map_err(|error| Problem::Option(sentence(&error)).into())
 }
 
-/// An option as the command line has it: none where the value is `None` or `False`.
+/// An option in the form of the command line; empty if the value is `None` or `False`.
 fn given(option: &Arg, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let dashed = match (option.get_long(), option.get_short()) {
         (Some(long), _) => format!("--{long}"),
@@ -53,7 +53,8 @@ fn given(option: &Arg, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(values.into_iter().map(|value| format!("{dashed}={value}")).collect())
 }
 
-/// Measurements as `--measure` takes them: of a text, options by name, or several of both.
+/// Measurements in the form of `--measure`, from a text, a dictionary of options, or several of
+/// both.
 fn measures(measure: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     if let Ok(text) = measure.cast::<PyString>() {
         let lines = text.to_str()?.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -78,13 +79,13 @@ fn measures(measure: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(all)
 }
 
-/// A measurement with its name, which may be left out where there is one.
+/// A measurement with its name, which may be omitted if there is only one.
 fn named(text: &str) -> String {
     let is_named = text.split_whitespace().next().is_some_and(|first| first.ends_with(':'));
     if is_named { text.to_owned() } else { format!("{MAIN}: {text}") }
 }
 
-/// Options of a measurement as words between spaces.
+/// Options of a measurement as words separated by spaces.
 fn words(options: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = options.cast::<PyString>() {
         return Ok(text.to_str()?.to_owned());
@@ -105,12 +106,12 @@ fn words(options: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(words.join(" "))
 }
 
-/// A value in quotes, so that its blanks do not end it.
+/// A quoted value, so that blanks do not end it.
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "'\"'\"'"))
 }
 
-/// The texts of a value, or of several.
+/// The texts of a value or of several.
 pub(crate) fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let text = |one: Bound<'_, PyAny>| one.str()?.extract::<String>();
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
@@ -119,7 +120,7 @@ pub(crate) fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(vec![text(value.clone())?])
 }
 
-/// Names, of which a text may have several between commas.
+/// Names; a text may hold several, separated by commas.
 pub(crate) fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let all = texts(value)?;
     Ok(all.iter().flat_map(|text| text.split(',')).map(|name| name.trim().to_owned()).collect())

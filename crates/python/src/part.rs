@@ -65,7 +65,7 @@ impl fmt::Display for Part {
 }
 
 impl Part {
-    /// What the engine reads. The begin of the file is read to know what it says before the part.
+    /// The engine's input. Reads the beginning of the file for the settings that precede the part.
     pub(crate) fn capture(self) -> Result<Capture, Problem> {
         let Some(length) = self.length else { return Ok(Capture::Path(self.path)) };
         let bytes = self.offset..self.offset.saturating_add(length);
@@ -79,7 +79,7 @@ impl Part {
         &self.path
     }
 
-    /// Whether it is all of the file.
+    /// Whether it is the whole file.
     pub(crate) fn is_whole(&self) -> bool {
         self.length.is_none()
     }

@@ -1,17 +1,21 @@
-//! One report: an epoch, an update of one, a run of empty epochs, or the end of a run.
+//! A report: an epoch, an update of one, a run of empty epochs, or the end of a run.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use flowgauge_core::unknown::suggestion;
 use flowgauge_engine::sink::layout::Look;
 use flowgauge_engine::sink::{Format, Item, Json, Text};
-use pyo3::exceptions::PyKeyError;
+use flowgauge_kernel::Seed;
+use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyList, PyString};
 
 use crate::error::Problem;
+use crate::snapshot::{MEMORY, Snapshot};
 use crate::table::{Collected, Table};
 
-/// Items of each list that the text of a report shows.
+/// Items per list in the text of a report.
 const ROWS: usize = 10;
 
 /// What was measured in one epoch. Printed, it is the text report of the command.
@@ -26,7 +30,7 @@ const ROWS: usize = 10;
 #[pyclass(frozen, module = "flowgauge")]
 pub(crate) struct Report {
     item: Item,
-    /// Made when the first one is asked for.
+    /// Created on first use.
     tables: OnceLock<Vec<Py<Table>>>,
 }
 
@@ -159,7 +163,140 @@ impl Report {
     }
 }
 
-/// Says that there is no such table.
+/// The error for a missing table.
 pub(crate) fn no_table<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> PyErr {
     PyKeyError::new_err(format!("unknown table '{name}'; {}", suggestion(name, known)))
+}
+
+/// The seed of snapshots, and the file it came from.
+pub(crate) type SnapshotSeed = (Option<Seed>, Option<PathBuf>);
+
+/// The reports of a run, as a sequence of its epochs.
+///
+/// A number gives the report of an epoch, a name the table of that name over all epochs.
+///
+/// >>> reports = flowgauge.analyze("capture.pcap", key="source", task="top", epoch="10s", seed=1)
+/// >>> len(reports), reports["top"]
+/// (4, <flowgauge.Table 'top': 17 rows, 13 columns>)
+/// >>> [report.epoch for report in reports]
+/// [0, 1, 2, 3]
+/// >>> reports.totals[0].dict()["account"]["read"]
+/// 263
+#[pyclass(frozen, sequence, module = "flowgauge")]
+pub(crate) struct Reports {
+    epochs: Vec<Py<Report>>,
+    gaps: Vec<Py<Report>>,
+    totals: Vec<Py<Report>>,
+    saved: Vec<Item>,
+    seed: SnapshotSeed,
+    problems: Vec<String>,
+}
+
+impl Reports {
+    /// Collects the reports among the items of a run.
+    pub(crate) fn new(
+        py: Python<'_>,
+        items: Vec<Item>,
+        seed: SnapshotSeed,
+        problems: Vec<String>,
+    ) -> PyResult<Self> {
+        let (mut epochs, mut gaps, mut totals, mut saved) = (vec![], vec![], vec![], vec![]);
+        for item in items {
+            let to = match &item {
+                Item::Epoch(_) => &mut epochs,
+                Item::Gap(_) => &mut gaps,
+                Item::Total(_) => &mut totals,
+                Item::Snapshot(_) => {
+                    saved.push(item);
+                    continue;
+                }
+            };
+            to.push(Py::new(py, Report::new(item))?);
+        }
+        Ok(Self { epochs, gaps, totals, saved, seed, problems })
+    }
+}
+
+#[pymethods]
+impl Reports {
+    fn __len__(&self) -> usize {
+        self.epochs.len()
+    }
+
+    fn __getitem__(&self, py: Python<'_>, place: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        if let Ok(name) = place.cast::<PyString>() {
+            return Ok(Py::new(py, self.table(py, name.to_str()?, None)?)?.into_any());
+        }
+        let Ok(at) = place.extract::<isize>() else {
+            let message = "give the number of an epoch, or the name of a table";
+            return Err(PyTypeError::new_err(message));
+        };
+        let at = if at < 0 { at + self.epochs.len().cast_signed() } else { at };
+        let found = usize::try_from(at).ok().and_then(|at| self.epochs.get(at));
+        let outside = || PyIndexError::new_err("there is no such epoch");
+        Ok(found.ok_or_else(outside)?.clone_ref(py).into_any())
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, &self.epochs)?.try_iter()
+    }
+
+    /// The table of this name over all epochs. Where several measurements have it, name one of them.
+    #[pyo3(signature = (name, measurement=None))]
+    fn table(&self, py: Python<'_>, name: &str, measurement: Option<&str>) -> PyResult<Table> {
+        let items = self.epochs.iter().chain(&self.gaps).chain(&self.totals);
+        let items: Vec<Item> = items.map(|report| report.get().item().clone()).collect();
+        let mut tables = py.detach(|| Collected::of(&items))?;
+        if let Some(measurement) = measurement {
+            tables.retain(|(of, _)| of == measurement);
+        }
+        let of: Vec<_> = tables.iter().filter(|(_, table)| table.name() == name).collect();
+        if let [(one, _), (other, _), ..] = of[..] {
+            return Err(Problem::Option(format!(
+                "'{name}' is a table of several measurements, such as '{one}' and '{other}'; name \
+                 one of them"
+            ))
+            .into());
+        }
+        let at = tables.iter().position(|(_, table)| table.name() == name);
+        let names = tables.iter().map(|(_, table)| table.name());
+        let at = at.ok_or_else(|| no_table(name, names))?;
+        Ok(tables.swap_remove(at).1)
+    }
+
+    /// Runs of empty epochs.
+    #[getter]
+    fn gaps(&self, py: Python<'_>) -> Vec<Py<Report>> {
+        self.gaps.iter().map(|report| report.clone_ref(py)).collect()
+    }
+
+    /// The end of the run, of each measurement.
+    #[getter]
+    fn totals(&self, py: Python<'_>) -> Vec<Py<Report>> {
+        self.totals.iter().map(|report| report.clone_ref(py)).collect()
+    }
+
+    /// One line for each input that was damaged or could not be read.
+    #[getter]
+    fn problems(&self) -> Vec<String> {
+        self.problems.clone()
+    }
+
+    /// The closed epochs as snapshots, where they were asked for.
+    #[getter]
+    fn snapshots(&self, py: Python<'_>) -> PyResult<Vec<Snapshot>> {
+        let (seed, seed_file) = &self.seed;
+        let decode = |item: &Item| match item {
+            Item::Snapshot(saved) => {
+                Some(Snapshot::decode(&saved.bytes, MEMORY, *seed, seed_file.clone()))
+            }
+            Item::Epoch(_) | Item::Gap(_) | Item::Total(_) => None,
+        };
+        let all = py.detach(|| self.saved.iter().filter_map(decode).collect::<Result<_, _>>());
+        all.map_err(Into::into)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<flowgauge.Reports: {} epochs>", self.epochs.len())
+    }
 }

@@ -1,4 +1,4 @@
-//! Snapshots: closed epochs that are stored, merged and asked again.
+//! Snapshots: stored epochs that can be merged and queried.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,13 +15,12 @@ use flowgauge_options::{check_flows, values};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::cells;
 use crate::error::Problem;
 use crate::options;
 use crate::report::Report;
-use crate::table::Table;
+use crate::table::{self, Table};
 
-/// Bytes that the summaries of a snapshot take at most, unless another limit is given.
+/// Default memory limit for the summaries of a snapshot, in bytes.
 pub(crate) const MEMORY: usize = 1 << 30;
 
 /// A closed epoch, or several that were merged: what 'flowgauge merge' and 'query' work with.
@@ -41,7 +40,7 @@ pub(crate) const MEMORY: usize = 1 << 30;
 pub(crate) struct Snapshot {
     inner: Mutex<snapshot::Snapshot>,
     memory: usize,
-    /// The seed file that it was read with.
+    /// The seed file it was read with.
     seed_file: Option<PathBuf>,
 }
 
@@ -57,7 +56,7 @@ impl Snapshot {
         Ok(Self { inner: Mutex::new(inner), memory, seed_file })
     }
 
-    /// Reads bytes with the seed in a file, where one is named.
+    /// Reads a snapshot, with the seed in a file if one is named.
     fn read(bytes: &[u8], memory: usize, seed_file: Option<PathBuf>) -> Result<Self, Problem> {
         let seed = seed_file.as_deref().map(seed::from_file).transpose();
         let seed = seed.map_err(|error| Problem::Option(error.to_string()))?;
@@ -158,8 +157,8 @@ impl Snapshot {
             }
             let (own, other) = (slf.get(), other.get());
             let merged = slf.py().detach(|| {
-                // In the order of their addresses, so that two threads that merge crosswise do not wait
-                // for each other.
+                // Locks in the order of addresses, so that two threads that merge crosswise do not
+                // deadlock.
                 let (mut first, second);
                 let (own, other) = if ptr::from_ref(own) < ptr::from_ref(other) {
                     (first, second) = (own.lock(), other.lock());
@@ -202,7 +201,7 @@ impl Snapshot {
     /// The cells of a linear sketch (count-min, count-sketch, k-ary), for databases: a row for each length of
     /// keys in bytes, 4 of IPv4 and 16 of IPv6 by source. Cells of several snapshots add up.
     fn cells(&self, py: Python<'_>) -> PyResult<Table> {
-        let rows = py.detach(|| cells::cells(&self.lock()))?;
+        let rows = py.detach(|| table::cells(&self.lock()))?;
         Ok(Table::new("cells", rows))
     }
 
@@ -210,7 +209,7 @@ impl Snapshot {
     /// length of keys in bytes. Those of hyperloglog merge by their maximum; those of the others are bitmaps in
     /// words of 32 bits, and merge by OR.
     fn registers(&self, py: Python<'_>) -> PyResult<Table> {
-        let rows = py.detach(|| cells::registers(&self.lock()))?;
+        let rows = py.detach(|| table::registers(&self.lock()))?;
         Ok(Table::new("registers", rows))
     }
 
@@ -227,7 +226,7 @@ impl Snapshot {
         Ok((key_bytes, places.into_iter().map(signed).collect()))
     }
 
-    /// What was pickled.
+    /// Restores a pickled snapshot.
     #[staticmethod]
     fn _of(
         py: Python<'_>,
@@ -292,7 +291,7 @@ impl Snapshot {
     }
 }
 
-/// Keeps what leaves a run.
+/// A sink that keeps everything that leaves a run.
 #[derive(Default)]
 pub(crate) struct Kept(pub(crate) Vec<Item>);
 

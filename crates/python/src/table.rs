@@ -1,24 +1,28 @@
-//! Tables of reports in Arrow's form, which other packages read without a copy.
+//! Tables of reports in Arrow format, which other packages read without a copy.
 
 use std::ffi::CStr;
 use std::io;
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    ArrayBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
+    ArrayBuilder, Float64Builder, ListBuilder, StringBuilder, TimestampNanosecondBuilder,
+    UInt32Builder, UInt64Builder,
 };
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator};
+use arrow_array::{
+    ArrayRef, RecordBatch, RecordBatchIterator, StringArray, TimestampNanosecondArray, UInt64Array,
+};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use flowgauge_engine::sink::Item;
 use flowgauge_engine::sink::tables::{self, Column, Kind, Tables, Value};
+use flowgauge_engine::snapshot::Snapshot;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error::Problem;
 
-/// The names of capsules, which the PyCapsule interface of Arrow gives them.
+/// Names of capsules in Arrow's PyCapsule interface.
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
 
@@ -70,7 +74,7 @@ impl Table {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // A producer may leave a wish for other types to the consumer.
+        // A producer may ignore the requested types.
         drop(requested_schema);
         let rows = RecordBatchIterator::new([Ok(self.rows.clone())], self.rows.schema());
         let stream = FFI_ArrowArrayStream::new(Box::new(rows));
@@ -94,11 +98,11 @@ fn failed(error: &ArrowError) -> Problem {
     Problem::Failed(error.to_string())
 }
 
-/// Tables that are being filled, by measurement and name.
+/// Tables being filled, by measurement and name.
 #[derive(Default)]
 pub(crate) struct Collected {
     tables: Vec<Filling>,
-    /// The one that rows go to.
+    /// The table that rows are added to.
     open: usize,
 }
 
@@ -117,7 +121,7 @@ enum Builder {
 }
 
 impl Collected {
-    /// The tables of these reports: those of the same measurement and name are one.
+    /// The tables of these reports. Tables with the same measurement and name are combined.
     pub(crate) fn of<'a>(
         items: impl IntoIterator<Item = &'a Item>,
     ) -> Result<Vec<(String, Table)>, Problem> {
@@ -166,7 +170,7 @@ impl Filling {
     }
 }
 
-/// The type of a column.
+/// The Arrow type of a column.
 fn kind(kind: Kind) -> DataType {
     match kind {
         Kind::Text => DataType::Utf8,
@@ -194,7 +198,7 @@ impl Builder {
             (Self::Whole(to), Value::Whole(number)) => to.append_option(*number),
             (Self::Real(to), Value::Real(number)) => to.append_option(*number),
             (Self::Time(to), Value::Time(ns)) => to.append_option(*ns),
-            // The values of a row have the kinds of its columns.
+            // The values of a row match the kinds of the columns.
             (Self::Text(to), _) => to.append_null(),
             (Self::Whole(to), _) => to.append_null(),
             (Self::Real(to), _) => to.append_null(),
@@ -210,4 +214,93 @@ impl Builder {
             Self::Time(mut column) => ArrayBuilder::finish(&mut column),
         }
     }
+}
+
+/// One row per key length: the snapshot's identity, the sketch's rows and columns, and its cells by
+/// row.
+pub(crate) fn cells(snapshot: &Snapshot) -> Result<RecordBatch, Problem> {
+    let lanes = snapshot.cells();
+    if lanes.is_empty() {
+        return Err(no_such(snapshot, "cells are those of count-min, count-sketch and k-ary"));
+    }
+    let mut cells = ListBuilder::new(Float64Builder::new());
+    for lane in &lanes {
+        cells.values().append_slice(&lane.cells);
+        cells.append(true);
+    }
+    let own: [(&str, ArrayRef); 4] = [
+        ("key_bytes", numbers(lanes.iter().map(|lane| lane.key_bytes))),
+        ("rows", numbers(lanes.iter().map(|lane| lane.rows))),
+        ("columns", numbers(lanes.iter().map(|lane| lane.columns))),
+        ("cells", Arc::new(cells.finish())),
+    ];
+    table(snapshot, lanes.len(), own)
+}
+
+/// One row per key length: the snapshot's identity, and the distinct counter's registers.
+pub(crate) fn registers(snapshot: &Snapshot) -> Result<RecordBatch, Problem> {
+    let lanes = snapshot.registers();
+    if lanes.is_empty() {
+        let text = "registers are those of hyperloglog, fm and linear-counting";
+        return Err(no_such(snapshot, text));
+    }
+    // ClickHouse needs elements that cannot be null.
+    let mut registers = ListBuilder::new(UInt32Builder::new()).with_field(Field::new(
+        "item",
+        DataType::UInt32,
+        false,
+    ));
+    for (_, lane) in &lanes {
+        registers.values().append_slice(lane);
+        registers.append(true);
+    }
+    let own: [(&str, ArrayRef); 2] = [
+        ("key_bytes", numbers(lanes.iter().map(|(key_bytes, _)| *key_bytes))),
+        ("registers", Arc::new(registers.finish())),
+    ];
+    table(snapshot, lanes.len(), own)
+}
+
+fn no_such(snapshot: &Snapshot, what: &str) -> Problem {
+    Problem::Snapshot(format!("{what}; this is {}", snapshot.config().algorithm))
+}
+
+fn numbers(of: impl Iterator<Item = usize>) -> ArrayRef {
+    Arc::new(UInt64Array::from_iter_values(of.map(|number| number as u64)))
+}
+
+/// Rows with the snapshot's identity and further columns.
+fn table<const N: usize>(
+    snapshot: &Snapshot,
+    rows: usize,
+    own: [(&str, ArrayRef); N],
+) -> Result<RecordBatch, Problem> {
+    let (config, account) = (snapshot.config(), snapshot.account());
+    // For several epochs, the first start and the last end.
+    let first = snapshot.coverage().iter().min_by_key(|one| one.bounds_ns.0);
+    let end_ns = snapshot.coverage().iter().map(|one| one.bounds_ns.1).max();
+    let texts = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text; rows])) };
+    let counts = |count: u64| -> ArrayRef { Arc::new(UInt64Array::from(vec![count; rows])) };
+    let times = |time_ns: Option<i64>| -> ArrayRef {
+        let times = TimestampNanosecondArray::from(vec![time_ns; rows]);
+        Arc::new(times.with_timezone("UTC"))
+    };
+    let shared: [(&str, ArrayRef); 9] = [
+        ("measurement", texts(&config.name)),
+        ("host", texts(first.map_or("", |one| &one.host))),
+        ("epochs", counts(snapshot.coverage().len() as u64)),
+        ("start", times(first.map(|one| one.bounds_ns.0))),
+        ("end", times(end_ns)),
+        ("key", texts(&config.key.to_string())),
+        ("algorithm", texts(&config.algorithm)),
+        ("packets", counts(account.keyed)),
+        ("bytes", counts(account.keyed_bytes)),
+    ];
+    let columns: Vec<_> = shared.into_iter().chain(own).collect();
+    let field =
+        |(name, column): &(&str, ArrayRef)| Field::new(*name, column.data_type().clone(), true);
+    let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
+    let columns = columns.into_iter().map(|(_, column)| column).collect();
+    RecordBatch::try_new(Arc::new(schema), columns)
+        .map_err(|error| Problem::Failed(error.to_string()))
 }
