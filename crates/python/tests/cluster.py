@@ -12,7 +12,7 @@ import pyspark
 
 
 def builder(master):
-    """A session of small memory, whose executors run this Python."""
+    """A session with little memory, whose executors run this Python."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = pyspark.sql.SparkSession.builder.master(master).appName("flowgauge").config("spark.ui.enabled", False).config("spark.ui.showConsoleProgress", False)

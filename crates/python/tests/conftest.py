@@ -1,4 +1,4 @@
-"""What the tests share: a real capture, and a folder of its own for each test."""
+"""Common fixtures: a real capture, and a separate folder for each test."""
 
 import pathlib
 import shutil
@@ -18,7 +18,7 @@ def capture(tmp_path, monkeypatch):
 
 @pytest.fixture
 def command():
-    """The command, where it is built."""
+    """The command, if it is built."""
     for built in ("release", "debug"):
         path = ROOT / "target" / built / "flowgauge"
         if path.is_file():
@@ -28,7 +28,7 @@ def command():
 
 @pytest.fixture(scope="module")
 def spark():
-    """A session of Spark in one process."""
+    """A Spark session in one process."""
     # Without PySpark, the tests that ask for it are skipped.
     from cluster import builder
 

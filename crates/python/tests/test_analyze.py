@@ -15,7 +15,7 @@ import flowgauge
 
 
 def lines(command, *arguments):
-    """What the command reports, as dictionaries."""
+    """The command's reports, as dictionaries."""
     ran = subprocess.run([command, "analyze", *map(str, arguments), "--format", "json"], capture_output=True, text=True)
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -167,7 +167,7 @@ def test_other_threads_run_meanwhile(tmp_path, command):
 
 @pytest.fixture
 def interrupts():
-    """Interrupts raise, also where a shell started the tests in the background and has them ignored."""
+    """Interrupts raise an exception, even if a shell started the tests in the background and ignores them."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -28,7 +28,7 @@ def records(path):
 
 
 def answers(reports):
-    """Epochs without what a run says of itself."""
+    """Epochs without the fields that differ between runs."""
     return [{key: value for key, value in report.dict().items() if key != "summary"} for report in reports]
 
 

@@ -1,4 +1,4 @@
-"""Parts of captures: cut at records, measured apart, merged to what the whole file gives."""
+"""Parts of captures: cut at records, measured separately, and merged to the result of the whole file."""
 
 import json
 import pickle

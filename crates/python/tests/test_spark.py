@@ -17,7 +17,7 @@ import flowgauge
 import flowgauge.spark
 from cluster import builder, cluster, executors
 
-# PySpark leaves sockets to the collector of garbage.
+# PySpark leaves sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 OPTIONS = {"key": "source", "task": ["top", "cardinality", "entropy"], "seed": 1}
@@ -37,7 +37,7 @@ def capture(path, packets, first=0):
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """Two captures that are cut, a compressed one, and a small one in a folder of its own."""
+    """Two captures that are cut, a compressed one, and a small one in a separate folder."""
     folder = tmp_path_factory.mktemp("archive")
     capture(folder / "a.pcap", 40_000)
     capture(folder / "b.pcap", 30_000, 40_000)
@@ -96,7 +96,7 @@ def test_damaged_captures_are_named_and_the_rest_is_answered(spark, tmp_path):
     broken = capture(tmp_path / "broken.pcap", 20_000, 40_000)
     bytes_ = bytearray(broken.read_bytes())
     length = (len(bytes_) - 24) // 20_000
-    # A length within the first part that leads astray: the parts behind it prove nothing.
+    # A misleading length within the first part: the parts after it prove nothing.
     bytes_[24 + 100 * length + 8 : 24 + 100 * length + 12] = (length + 900).to_bytes(4, "little")
     broken.write_bytes(bytes_)
     (tmp_path / "odd.pcap").write_text("no capture")
@@ -149,7 +149,7 @@ def test_parts_share_tasks_of_about_the_same_size(part_bytes, tasks):
 
 
 class FailingOnce(dict):
-    """Measurements of which the first task that reads them fails."""
+    """Measurements that fail in the first task that reads them."""
 
     def items(self):
         if pyspark.TaskContext.get() is not None and not os.path.exists(self.mark):

@@ -60,7 +60,7 @@ def message(agent, snapshot, **others):
 
 
 class Topic:
-    """A folder of messages, of which Spark reads a file in each batch."""
+    """A folder of messages; Spark reads one file per batch."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder, self.files, self.rows = spark, folder, 0, []
@@ -73,7 +73,7 @@ class Topic:
         self.files += 1
 
     def collect(self, measurements=MEASUREMENTS, **options):
-        """Reads what is there, from where the checkpoint is, and returns the new rows with their tables."""
+        """Reads from the checkpoint on, and returns the new rows with their tables."""
         schema = self.spark.createDataFrame(pyarrow.Table.from_pylist([], SCHEMA)).schema
         messages = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder / "topic"))
         epochs = flowgauge.spark.collect(messages, measurements, **options)
@@ -173,7 +173,7 @@ def test_a_summary_that_cannot_answer_is_a_problem_of_its_row(spark, sent, seeds
 
 
 class Part:
-    """A message as the job has it."""
+    """A message in the form of the job."""
 
     def __init__(self, sent):
         self.value, headers = sent
@@ -191,7 +191,7 @@ def test_an_epoch_is_complete_when_each_agent_has_sent_its_end(sent, seeds):
     assert epoch(0, AGENTS).is_complete(set(AGENTS))
     assert not epoch(0, AGENTS[:2]).is_complete(set(AGENTS))
     assert not epoch(0, AGENTS).is_complete(None)
-    # What never merges need not be waited for.
+    # Snapshots that never merge are not waited for.
     assert epoch(0, [*AGENTS, "odd"]).is_complete({*AGENTS, "odd"})
     # The captures end before the last epoch does.
     last = epoch(50, AGENTS)

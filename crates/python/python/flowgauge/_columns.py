@@ -1,4 +1,4 @@
-"""Columns as the engine reads them: contiguous arrays of one type, or one number for all rows."""
+"""Columns in the engine's form: contiguous arrays of one type, or one number for all rows."""
 
 import ipaddress
 import time
@@ -15,7 +15,7 @@ NUMBERS = {
 
 
 def made(*, source=0, destination=0, time_ns=None, **others):
-    """The columns of a push by name, with how many rows there are and whether addresses are of IPv6."""
+    """The columns of a push by name, with the number of rows and whether addresses are IPv6."""
     columns = {name: number(name, others.pop(name, 0)) for name in NUMBERS if name != "time_ns"}
     if others:
         raise OptionError(f"unknown column '{next(iter(others))}'; known columns: source, destination, {', '.join(NUMBERS)}")
@@ -37,7 +37,7 @@ def made(*, source=0, destination=0, time_ns=None, **others):
 
 
 def number(name, column, dtype=None):
-    """Whole numbers: one, or a contiguous array of the column's type."""
+    """An integer, or a contiguous array of the column's type."""
     dtype = dtype or NUMBERS[name]
     if isinstance(column, int):
         return checked(name, column, dtype)
@@ -66,7 +66,7 @@ def checked(name, value, dtype):
 
 
 def addresses(name, column):
-    """Addresses: of IPv4 as numbers, of IPv6 as 16 bytes each."""
+    """IPv4 addresses as numbers, IPv6 addresses as 16 bytes each."""
     if isinstance(column, str | ipaddress.IPv4Address | ipaddress.IPv6Address):
         try:
             address = ipaddress.ip_address(column)
@@ -87,7 +87,7 @@ def addresses(name, column):
 
 
 def repeated(name, column, rows):
-    """Addresses of IPv6, one for each row."""
+    """IPv6 addresses, one per row."""
     import numpy
 
     if isinstance(column, bytes):

@@ -1,14 +1,14 @@
-"""An epoch of a measurement over all agents: the sum of its snapshots, and what is known of each."""
+"""One epoch of a measurement over all agents: the sum of its snapshots, and the state of each."""
 
 import dataclasses
 import hashlib
 
 from . import _flowgauge, errors
 
-# Kinds of snapshots of an epoch that do not merge with each other.
+# Maximum number of groups of compatible snapshots per epoch.
 GROUPS = 8
 
-# Agents that are named where their snapshots are left out of an epoch.
+# Maximum number of agents with rejected snapshots that an epoch names.
 NAMED = 1000
 
 
@@ -30,18 +30,18 @@ class Group:
 
 
 class Epoch:
-    """An epoch that is open, or was reported and may be corrected."""
+    """An epoch that is open, or reported and still open to corrections."""
 
     def __init__(self, start_ns):
         self.start_ns = start_ns
-        # The latest end that a message named.
+        # The latest end in any message.
         self.named_end_ns = start_ns
         self.groups = []
-        # The reason for which an agent's snapshot is left out.
+        # Why an agent's snapshot was rejected.
         self.left_out = {}
-        # Agents that need not be waited for: they sent the end of the epoch, or nothing that merges.
+        # Agents not waited for any more: they sent the end of the epoch, or nothing that merges.
         self.heard = set()
-        # Whether there is something that is not reported.
+        # Whether there are unreported changes.
         self.is_changed = False
 
     @property
@@ -71,7 +71,7 @@ class Epoch:
         self.is_changed = True
 
     def check(self, snapshot, part):
-        """Checks that a snapshot is of the epoch that its message names, and says whether it has its end."""
+        """Checks that a snapshot is of the epoch in its message; returns whether it includes the epoch's end."""
         bounds_ns = (self.start_ns, part.end_ns)
         if snapshot.measurement != part.measurement or any((one["start_ns"], one["end_ns"]) != bounds_ns for one in snapshot.coverage):
             raise errors.SnapshotError("it is not of the epoch that its headers name")
@@ -80,7 +80,7 @@ class Epoch:
         return any(one["observed_to_ns"] >= part.end_ns for one in snapshot.coverage)
 
     def merge(self, snapshot, end_ns, key, digest):
-        """Adds a snapshot to those that it merges with."""
+        """Adds a snapshot to the group it merges with."""
         for group in self.groups:
             try:
                 group.sum.merge(snapshot)
@@ -93,18 +93,18 @@ class Epoch:
         self.groups.append(Group(snapshot, end_ns, {key: digest}))
 
     def leave_out(self, agent, reason):
-        """Notes that a snapshot is left out. The first reason of each agent counts."""
+        """Records a rejected snapshot. The first reason of each agent counts."""
         if agent not in self.left_out and len(self.left_out) < NAMED:
             self.left_out[agent] = reason
             self.heard.add(agent)
             self.is_changed = True
 
     def chosen(self):
-        """The group to report; `None` where nothing was merged."""
+        """The group to report, or `None` if nothing was merged."""
         return max(self.groups, key=lambda group: len(group.agents), default=None)
 
     def is_complete(self, expected):
-        """Whether each of these agents has sent all that it will send; never without a list."""
+        """Whether each of these agents has sent its last snapshot; never true without a list."""
         return expected is not None and self.heard >= expected
 
     def completeness(self, expected):

@@ -1,4 +1,4 @@
-"""What the executors of an archive do: parts are measured, and what they give is merged.
+"""The work of Spark executors: measuring parts, and merging the results.
 
 Python workers import this module, which loads no more than the engine.
 """
@@ -15,7 +15,7 @@ from . import _flowgauge, errors
 
 
 def measure_all(parts, pieces, measure, options):
-    """What the parts of a task give. `pieces` says how many parts the file of each has."""
+    """Measures the parts of a task. `pieces` is the number of parts of each file."""
     keep_archives()
     files = [part for part in parts if not isinstance(part, Url) and pieces[os.fspath(part.path)] == 1]
     others = [measure_part(part, pieces, measure, options) for part in parts if part not in files]
@@ -32,7 +32,7 @@ def keep_archives():
 
 
 def measure_files(files, pieces, measure, options):
-    """What whole files give, all in one run, where they can be read."""
+    """Measures whole files in one run, as far as they can be read."""
     if len(files) > 1:
         try:
             with warnings.catch_warnings():
@@ -48,7 +48,7 @@ def measure_files(files, pieces, measure, options):
 
 
 def measure_part(part, pieces, measure, options):
-    """What a part gives."""
+    """Measures a part."""
     path = os.fspath(part.path)
     try:
         with warnings.catch_warnings(), opened(part) as capture:
@@ -67,7 +67,7 @@ def measure_part(part, pieces, measure, options):
 
 @contextlib.contextmanager
 def opened(part):
-    """What is measured: a part, or the stream of a URL."""
+    """The input: a part, or the stream of a URL."""
     if not isinstance(part, Url):
         yield part
         return
@@ -76,7 +76,7 @@ def opened(part):
     try:
         stream = fsspec.open(part.path).open()
     except Exception as error:
-        # Each store has exceptions of its own.
+        # Each store has its own exceptions.
         raise errors.CaptureError(f"{part.path}: cannot be read: {error}") from None
     with stream:
         yield Named(part.path, stream)
@@ -84,13 +84,13 @@ def opened(part):
 
 @dataclasses.dataclass(frozen=True)
 class Url:
-    """A capture that fsspec opens."""
+    """A capture opened by fsspec."""
 
     path: str
 
 
 class Named:
-    """A stream under the name that problems have."""
+    """A stream with a name for problems."""
 
     def __init__(self, name, stream):
         self.name = name
@@ -98,18 +98,18 @@ class Named:
 
 
 class Partial:
-    """What some parts give: snapshots by measurement, and files of which parts are missing."""
+    """The results of some parts: snapshots by measurement, and files with missing parts."""
 
     def __init__(self, snapshots, problems=(), open_=None, again=()):
         self.snapshots = snapshots
         self.problems = list(problems)
-        # Of a file that was cut: how many of its parts are there, of how many, and what they give.
+        # For each cut file: the number of parts so far, the total, and their results.
         self.open = open_ or {}
-        # Files to be measured as a whole.
+        # Files to measure as a whole.
         self.again = set(again)
 
     def merge(self, other):
-        """Adds what other parts give. A file that was cut counts once all its parts are there."""
+        """Adds the results of other parts. A cut file counts once all its parts are there."""
         self.problems += other.problems
         self.again |= other.again
         self.snapshots = merged(self.snapshots, other.snapshots)

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from . import _flowgauge, errors
 from ._network import Epoch
 
-# Characters of the texts in headers.
+# Maximum number of characters of a header text.
 LONGEST = 255
 
-# What may be asked of a measurement.
+# Options of a measurement.
 ASKED = ("task", "top", "key", "flow")
 
 ROW = {
@@ -57,7 +57,7 @@ def collect(messages, measurements, *, seed_file, agents=None, delay="30s", keep
     load = functools.partial(_flowgauge.Snapshot.load, seed_file=seed_file)
 
     def step(key, batches, state):
-        """Adds the snapshots of an epoch that came, and reports it where it is due."""
+        """Adds new snapshots of an epoch, and reports it when due."""
         name, start_ns = key[0], int(key[1])
         epoch = pickle.loads(state.get[0]) if state.exists else Epoch(start_ns)
         for batch in batches:
@@ -123,7 +123,7 @@ def reported(epoch, measurement, agents, asked):
     try:
         report = chosen.sum.query(**asked)
     except errors.FlowgaugeError as error:
-        # It depends on what agents sent whether their summaries can answer.
+        # Whether the summaries can answer depends on what the agents sent.
         return row | {"problem": str(error)}
     number = epoch.start_ns // (epoch.end_ns - epoch.start_ns)
     row["report"] = json.dumps(report.dict() | {"epoch": number})
@@ -133,7 +133,7 @@ def reported(epoch, measurement, agents, asked):
 
 
 def numbered(table, number):
-    """A table of an epoch with its number over all agents."""
+    """A table of an epoch, with the epoch's number over all agents."""
     at = table.schema.get_field_index("epoch")
     return table.set_column(at, table.field(at), pyarrow.array([number] * len(table), table.field(at).type))
 
@@ -161,7 +161,7 @@ def tables(epochs, measurement):
 
 
 def frame(spark, table):
-    """A table as a DataFrame. Spark knows neither unsigned numbers nor nanoseconds."""
+    """A table as a DataFrame. Spark has neither unsigned integers nor nanoseconds."""
     types = {pyarrow.uint64(): pyarrow.int64(), pyarrow.timestamp("ns", "UTC"): pyarrow.timestamp("us", "UTC")}
     fields = [pyarrow.field(field.name, types.get(field.type, field.type)) for field in table.schema]
     return spark.createDataFrame(table.cast(pyarrow.schema(fields), safe=False))

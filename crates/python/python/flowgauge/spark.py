@@ -21,7 +21,7 @@ from ._streaming import collect, frame, tables
 
 ENDINGS = tuple(f".{kind}{packed}" for kind in ("pcap", "pcapng", "cap", "dmp") for packed in ("", ".gz", ".zst"))
 
-# Parts of full size that a task measures at most.
+# Maximum number of full-size parts per task.
 PARTS = 16
 
 
@@ -37,7 +37,7 @@ def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
     A damaged capture counts up to the damage, as in `analyze`, and stands in `problems` of the summary.
     """
     if not {"task", "config", "preset"} & options.keys() and measure is None:
-        # What stands out needs the times of packets, which do not merge.
+        # Findings need the times of packets, which do not merge.
         options["preset"] = "flows"
     if options.get("seed") is None and options.get("seed_file") is None:
         options["seed"] = secrets.randbits(64)
@@ -53,7 +53,7 @@ def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
 
     whole = measured(bundles)
     if whole.again:
-        # Nothing proves the parts behind a problem: such a file is measured as a whole.
+        # The parts after a problem are unproven: such a file is measured as a whole.
         pieces = dict.fromkeys(whole.again, 1)
         whole.merge(measured([[_flowgauge.Part(path)] for path in sorted(whole.again)]))
     if not whole.snapshots:
@@ -62,7 +62,7 @@ def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
 
 
 def found(paths):
-    """The captures that paths name, each once."""
+    """The captures that paths name, without duplicates."""
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     captures = []
@@ -81,7 +81,7 @@ def found(paths):
 
 
 def cut(captures, part_bytes):
-    """The parts of captures; one of what cannot be read, whose measuring says why."""
+    """The parts of captures. An unreadable capture is one part; measuring it gives the reason."""
 
     def one(path):
         if "://" in path:
