@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an agent with all sinks costs beside reading, at the rate at which the kernel delivers packets.
+"""Cost of an agent with all sinks compared with reading only, at the rate at which the kernel delivers packets.
 
     bench/agent.py BINARY [SECONDS]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a collector costs: fed from memory, and through a broker of Apache Kafka with the snapshots of 100 agents,
+# Cost of a collector: fed from memory, and through a broker of Apache Kafka with the snapshots of 100 agents,
 # 3 measurements of 256 KiB each: every 10 seconds, and every second. Needs java and mvn.
 #
 # Usage: collect.sh FLOWGAUGE COMMAND...; the command runs crates/agent/benches/collect.rs
@@ -19,7 +19,7 @@ read -r port controller < <(free_ports 2)
 plain_broker "$port" "$controller"
 start_broker "$port"
 
-# Milliseconds of a core that a process has used.
+# CPU time of a process in milliseconds.
 used() { awk -v tick="$(getconf CLK_TCK)" '{ print int(($14 + $15) * 1000 / tick) }' "/proc/$1/stat"; }
 
 for epoch in 10000 1000; do
@@ -30,7 +30,7 @@ kafka: { brokers: ['127.0.0.1:$port'], topic: $topic }
 measurements: { talkers: {}, hosts: {}, services: {} }
 sinks: { files: { path: $folder/$topic.jsonl } }
 END
-  # A reader makes the topic.
+  # A reader creates the topic.
   "${java[@]}" kafka/Reader.java "127.0.0.1:$port" "$topic" 2>>"$folder/reader.log"
   "$flowgauge" collect -C "$folder/$topic.yaml" 2>>"$folder/collect.log" &
   collector=$!

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Packets a second that `flowgauge live` takes from a veth pair, by AF_PACKET and by AF_XDP in turns.
+"""Packets per second that `flowgauge live` receives from a veth pair, by AF_PACKET and by AF_XDP in turns.
 
     bench/live.py BINARY [SECONDS [ROUNDS]]
 
@@ -45,7 +45,7 @@ def instruction(code, to=0, source=0, constant=0):
 
 
 def sender(interface):
-    """A program that sends each packet by this interface: return redirect(interface, 0)."""
+    """A program that sends each packet through this interface: return redirect(interface, 0)."""
     code = b"".join([
         instruction(0xB7, 1, 0, interface),
         instruction(0xB7, 2, 0, 0),
@@ -65,7 +65,7 @@ def frame():
 
 
 def send(program, seconds):
-    """Sends frames for so long; returns how many."""
+    """Sends frames for this many seconds; returns their number."""
     data = ctypes.create_string_buffer(frame(), len(frame()))
     sent, repeat, end = 0, 1 << 14, time.monotonic() + seconds
     while time.monotonic() < end:
@@ -79,7 +79,7 @@ def send(program, seconds):
 
 
 def receive_offload(interface):
-    """Has the interface take frames that are redirected to it where it has no program of its own."""
+    """Lets the interface receive redirected frames although it has no XDP program."""
     SIOCETHTOOL, SET = 0x8946, 0x2C
     value = ctypes.create_string_buffer(struct.pack("<II", SET, 1))
     request = struct.pack("16sQ", interface.encode(), ctypes.addressof(value))

@@ -53,7 +53,7 @@ class Refused(Exception):
 
 
 def quiet():
-    """Raises the priority of what this process starts, so that other load takes less of its time."""
+    """Raises the priority of child processes, so that other load takes less of their time."""
     os.setsid() if os.getpid() != os.getsid(0) else None
     try:
         Path("/proc/self/autogroup").write_text("-15")
@@ -64,7 +64,7 @@ def quiet():
 
 
 def memory():
-    """What DPDK is told of memory, and what to say of it."""
+    """Memory options for DPDK, and their description."""
     free = re.search(r"HugePages_Free: +(\d+)", Path("/proc/meminfo").read_text())
     if os.geteuid() == 0 and free and int(free[1]) >= 512:
         return HUGE_PAGES, "huge"
@@ -92,13 +92,13 @@ class Bench:
             self.switch.configure(emc_insert_inv_prob=chance)
             for flow in flows:
                 self.switch.flow(flow)
-            # Flows of the path before stay where they are narrower.
+            # Narrower flows of the previous path would stay.
             self.switch.appctl("revalidator/purge")
-            # What goes to the megaflows before it is in the cache does not matter.
+            # Packets that reach the megaflows before they are cached do not matter.
             others = LOOKUPS - {look_up} - ({"megaflow hits"} if path == "emc" else set())
             self.switch.wait(lambda: self.goes(look_up, others, path == "drop"), f"packets do not take {path}")
             self.path = path
-            # The cache takes in one packet in a hundred.
+            # The cache inserts one packet in a hundred.
             self.spend(SETTLE_SECONDS)
 
     def goes(self, look_up, others, dropped):
@@ -115,13 +115,13 @@ class Bench:
         return {name: int(re.search(rf"{name}: *(\d+)", shown)[1]) for name in LOOKUPS}
 
     def received(self):
-        """Packets received so far, and nanoseconds that the polling thread had its core."""
+        """Packets received so far, and CPU nanoseconds of the polling thread."""
         shown = self.switch.appctl("dpif-netdev/pmd-perf-show", "-pmd", "1")
         packets = re.search(r"Rx packets: +(\d+)", shown)[1]
         return int(packets), int((self.thread / "schedstat").read_text().split()[0])
 
     def spend(self, seconds):
-        """Waits until the polling thread had its core for so long; packets and nanoseconds of that time."""
+        """Waits for this much CPU time of the polling thread; returns packets and nanoseconds of that time."""
         before, nanoseconds = self.received(), 0
         while (left := seconds - nanoseconds / 1e9) > 0:
             time.sleep(max(left, 0.01))
@@ -129,7 +129,7 @@ class Bench:
         return packets, nanoseconds
 
     def time(self, seconds):
-        """Nanoseconds for each packet."""
+        """Nanoseconds per packet."""
         self.spend(SETTLE_SECONDS)
         packets, nanoseconds = self.spend(seconds)
         return {"ns": nanoseconds / packets}
@@ -138,7 +138,7 @@ class Bench:
         return self.time(seconds)
 
     def measure(self, options, seconds):
-        """Measures by flowgauge in the switch, and reads its report."""
+        """Measures with flowgauge in the switch, and reads its report."""
         closed = self.reports()
         try:
             self.switch.configure(flowgauge="true", flowgauge_options=options)
@@ -228,7 +228,7 @@ def main():
     priority, (dpdk, pages) = quiet(), memory()
     refused = set()
     with contextlib.ExitStack() as stack:
-        # A test of the switch may not change its library meanwhile.
+        # Tests must not change the switch's library meanwhile.
         lock = stack.enter_context(open(f"{prefix}/lib/flowgauge-test.lock", "w"))
         fcntl.flock(lock, fcntl.LOCK_SH)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flowgauge-ovs-"))

@@ -5,9 +5,9 @@
 #   FLOWGAUGE_BENCH_PACKETS  packets of the capture (20000000; 2000000 for a quick look)
 #   FLOWGAUGE_BENCH_ROUNDS   rounds, in each of which every command runs once (5)
 #   FLOWGAUGE_BENCH_DIR      where the capture is kept for another time (a directory removed at the end)
-# A machine that is shared disturbs wall time more than CPU time (user + system): both are told,
-# and a target is met where both meet it. Each other command runs right after flowgauge, the ratio
-# is that of the two runs, and all figures are medians.
+# Other load disturbs wall time more than CPU time (user + system): both are reported, and both
+# must meet a target. Each other command runs right after flowgauge, the ratio compares these two
+# runs, and all figures are medians.
 set -euo pipefail
 
 binary=${1:?usage: bench/pipeline.sh BINARY}
@@ -48,7 +48,7 @@ pin=()
 if command -v taskset >/dev/null && taskset -c "$core" true 2>/dev/null; then
   pin=(taskset -c "$core")
 fi
-# As root, tcpdump would become another user, who may not write.
+# As root, tcpdump would switch to a user without write access.
 as_root=()
 ((EUID != 0)) || as_root=(-Z root)
 walk=$(dirname "$binary")/examples/walk
@@ -67,8 +67,7 @@ nfpcapd_flows() {
   "${pin[@]}" nfpcapd -r "$capture" -w "$scratch/flows"
 }
 
-# Name, what the table shows, the program it needs, where that comes from, and how many times
-# faster flowgauge is to be.
+# Name, text in the table, required program and its origin, and the target speed-up of flowgauge.
 commands=(
   "flowgauge|flowgauge analyze|$binary|'make build'|"
   "read_only|cat > /dev/null|cat|coreutils|"
@@ -85,7 +84,7 @@ measure() {
   awk '{ print $1, $2 + $3 }' "$scratch/time"
 }
 
-# The first run of each brings the capture into the page cache, and shows whether it works at all.
+# The first run of each loads the capture into the page cache, and shows whether it works at all.
 runnable=()
 skipped=()
 for command in "${commands[@]}"; do

@@ -25,14 +25,14 @@ OPTIONS = {
 
 
 def timed(work):
-    """Seconds that passed, and those of the processor in this thread."""
+    """Wall seconds, and CPU seconds of this thread."""
     begin, used = time.perf_counter(), time.thread_time()
     work()
     return time.perf_counter() - begin, time.thread_time() - used
 
 
 def captures(command, path, packets):
-    """The command and `analyze`, by turns."""
+    """The command and `analyze`, in turns."""
     print(f"{'analyze':<16}{'command':>10}{'Python':>10}{'ratio':>8}")
     for name, options in OPTIONS.items():
         flags = [flag for option, value in options.items() for flag in (f"--{option}", str(value))]

@@ -30,7 +30,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s():
-    """Seconds of CPU of this process and all below it, with those of children that ended."""
+    """CPU seconds of this process and its descendants, including ended children."""
     stats = {}
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -48,14 +48,14 @@ def cpu_s():
 
 
 def timed(work):
-    """Seconds of time and of CPU."""
+    """Wall and CPU seconds."""
     begin, cpu = time.perf_counter(), cpu_s()
     work()
     return time.perf_counter() - begin, cpu_s() - cpu
 
 
 def idle(context, tasks):
-    """The job of a summary with nothing to do."""
+    """An empty job of a summary."""
     context.parallelize(range(tasks), tasks).map(lambda task: task).treeReduce(lambda one, other: one + other)
 
 

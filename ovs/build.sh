@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds Open vSwitch with flowgauge inside, in a cache folder outside the checkout, and prints where it is.
-# What is up to date is not built again.
+# Builds Open vSwitch with flowgauge inside, in a cache folder outside the checkout, and prints the path.
+# Up-to-date parts are not built again.
 #
 # usage: build.sh [VERSION SOURCE]   (a folder or an archive; by default Debian's 3.1)
 set -euo pipefail

@@ -29,8 +29,8 @@ VLOG_DEFINE_THIS_MODULE(flowgauge);
 #define FLOWGAUGE_LIBRARY "/usr/local/lib/libflowgauge.so.1"
 #endif
 
-#define TICK_USEC 10000              /* A meter is advanced that often. */
-#define WAKE_MSEC 100                /* The main thread wakes that often. */
+#define TICK_USEC 10000              /* Interval to advance a meter. */
+#define WAKE_MSEC 100                /* Wake-up interval, main thread. */
 #define CLOCK_STEP_USEC 10000        /* A larger difference is a step. */
 #define KEPT_REPORTS 64              /* For flowgauge/show. */
 #define KEPT_BYTES (16 * 1024 * 1024)
@@ -57,7 +57,7 @@ struct group {
     atomic_bool epoch_closed;        /* Since this was last set to false. */
 };
 
-/* A report that was taken from the library. */
+/* A report from the library. */
 struct report {
     struct ovs_list node;
     size_t length;
@@ -66,7 +66,7 @@ struct report {
 
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
 
-/* What the database asks for. */
+/* The configuration in the database. */
 static bool enabled OVS_GUARDED_BY(mutex);
 static char *options OVS_GUARDED_BY(mutex);
 
@@ -74,7 +74,7 @@ static struct ovs_list taps OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&taps);
 static unsigned int taps_version OVS_GUARDED_BY(mutex);
 
-/* Packets of taps that are gone. */
+/* Packets of removed taps. */
 static unsigned long long int past_measured OVS_GUARDED_BY(mutex);
 static unsigned long long int past_missed OVS_GUARDED_BY(mutex);
 
@@ -83,7 +83,7 @@ static char *failure OVS_GUARDED_BY(mutex); /* Why there is no group. */
 static unsigned int n_cut_short OVS_GUARDED_BY(mutex);
 static const char *cut_short_by OVS_GUARDED_BY(mutex);
 
-/* Reports of all groups, the oldest first; threads of the library add them. */
+/* Reports of all groups, oldest first; library threads add them. */
 static struct ovs_mutex reports_mutex = OVS_MUTEX_INITIALIZER;
 static struct ovs_list reports OVS_GUARDED_BY(reports_mutex)
     = OVS_LIST_INITIALIZER(&reports);
@@ -94,7 +94,7 @@ static unsigned long long int n_forgotten OVS_GUARDED_BY(reports_mutex);
 /* Whether packets without a meter count as missed. */
 static atomic_bool awaited = false;
 
-/* Microseconds from the monotonic clock to that of the day. */
+/* Microseconds between the monotonic and the wall clock. */
 static atomic_llong wall_offset = 0;
 
 /* The inline function fg_want() of flowgauge.h calls this. */
@@ -135,7 +135,7 @@ add_to(atomic_ullong *counter, unsigned long long int n)
     atomic_store_relaxed(counter, old + n);
 }
 
-/* Only the first segment of a packet in several is one piece of memory. */
+/* Only the first segment of a packet is contiguous memory. */
 static uint32_t
 captured_bytes(const struct dp_packet *packet)
 {
@@ -316,8 +316,8 @@ leave_polling_cores(cpu_set_t *before)
     return CPU_COUNT(&cores) && !sched_setaffinity(0, sizeof cores, &cores);
 }
 
-/* Opens a group for all taps.  Returns NULL and sets 'failure' where that
- * cannot be. */
+/* Opens a group for all taps.  On failure, returns NULL and sets
+ * 'failure'. */
 static struct group *
 open_group(void)
     OVS_REQUIRES(mutex)
@@ -357,7 +357,7 @@ open_group(void)
     return opened;
 }
 
-/* Closes a group that no thread uses any more, and takes what is left. */
+/* Closes a group that no thread uses, and takes its remaining reports. */
 static void
 close_group(struct group *closing)
 {
@@ -368,8 +368,8 @@ close_group(struct group *closing)
     free(closing);
 }
 
-/* Gives the taps the meters of 'next', or none, in place of those of the
- * group.  The epoch that is open there ends early, for this reason. */
+/* Replaces the taps' meters by those of 'next', or by none.  The group's open
+ * epoch ends early, for the given reason. */
 static void
 replace_group(struct group *next, const char *reason)
     OVS_REQUIRES(mutex)
@@ -403,7 +403,7 @@ replace_group(struct group *next, const char *reason)
     }
 }
 
-/* Makes the group what the database asks for and the taps need. */
+/* Adapts the group to the database and to the taps. */
 static void
 reconcile(void)
     OVS_REQUIRES(mutex)
@@ -531,7 +531,7 @@ state_name(void)
     return (group ? "on" : failure ? "failed" : enabled ? "waiting" : "off");
 }
 
-/* Packets that were pushed in vain, after a defect stopped the library. */
+/* Packets pushed after a defect stopped the library. */
 static uint64_t
 dropped_packets(void)
     OVS_REQUIRES(mutex)

@@ -5,8 +5,8 @@
  * main thread opens and closes as the database says.
  *
  * The library is loaded at run time from the path FLOWGAUGE_LIBRARY, which is
- * fixed when the switch is built: who may write to the database must not be
- * able to load code. */
+ * fixed when the switch is built: write access to the database must not allow
+ * loading code. */
 
 #ifndef DPIF_NETDEV_FLOWGAUGE_H
 #define DPIF_NETDEV_FLOWGAUGE_H 1
@@ -20,7 +20,7 @@ struct dp_packet_batch;
 struct fg_meter;
 struct smap;
 
-/* The tap of a thread.  Only the thread itself measures by it. */
+/* The tap of a thread.  Only this thread measures through it. */
 struct flowgauge_tap {
     struct ovs_list node;            /* In the list of all taps. */
     ATOMIC(struct fg_meter *) meter; /* NULL while nothing is measured. */

@@ -116,7 +116,7 @@ class Switch:
         return all(child.poll() is None for child in self.children)
 
     def wait(self, condition, otherwise, seconds=20):
-        """Waits until a condition holds, and returns what it is."""
+        """Waits until a condition holds, and returns its value."""
         end = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > end or not self.is_alive():

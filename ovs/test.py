@@ -30,7 +30,7 @@ OWN = HERE.parent / "tests/captures/var-services-std-ports.pcap"
 
 
 class Place:
-    """The library's place in the switch, whose path is fixed. Only one run at a time may change it."""
+    """The library's fixed path in the switch. Only one run at a time may change it."""
 
     def __init__(self, prefix):
         self.path = Path(prefix) / "lib/libflowgauge.so.1"
@@ -38,7 +38,7 @@ class Place:
         fcntl.flock(self.lock, fcntl.LOCK_EX)
 
     def put(self, library):
-        """Puts a library there, or none; returns what was there."""
+        """Installs a library there, or none; returns the previous one."""
         before = self.path.resolve() if self.path.exists() else None
         self.path.unlink(missing_ok=True)
         if library:
@@ -47,7 +47,7 @@ class Place:
 
 
 def analyzed(*captures):
-    """What `flowgauge analyze` reports of captures, taken as one epoch."""
+    """The report of `flowgauge analyze` on captures, as one epoch."""
     options = ["--key", "five-tuple", "--task", "top", "--top", "100000", "--seed", "1", "--format", "json"]
     done = subprocess.run([BINARY, "analyze", *options, *captures], capture_output=True, text=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -55,23 +55,23 @@ def analyzed(*captures):
 
 
 def counted(report):
-    """What must be equal: the account, and packets and bytes flow by flow."""
+    """The parts that must be equal: the account, and packets and bytes per flow."""
     items = report["tasks"]["top"]["items"]
     flows = {
         json.dumps(item["key"], sort_keys=True): (item["packets"]["value"], item["bytes"]["value"]) for item in items
     }
-    # Packets bear the time at which the switch received them.
+    # Packets have the time at which the switch received them.
     times = ["late", "backwards", "jumps"]
     return {name: value for name, value in report["account"].items() if name not in times}, flows
 
 
 def total_read(shown):
-    """Packets in the accounts of all groups that were closed."""
+    """Packets in the accounts of all closed groups."""
     return sum(report["account"]["read"] for report in shown["reports"] if report["type"] == "total")
 
 
 def total_received(shown):
-    """Packets that the threads counted themselves: measured, and missed."""
+    """Packets counted by the threads themselves: measured and missed."""
     threads = shown["threads"]
     measured = shown["past_packets"] + sum(thread["packets"] for thread in threads)
     return measured, shown["past_missed"] + sum(thread["missed"] for thread in threads)
@@ -126,7 +126,7 @@ class Through(unittest.TestCase):
         self.switch.add(f"pcap{number}", device)
 
     def closed(self):
-        """Switches measurement off; returns what is shown once the last group has closed."""
+        """Switches measurement off; returns the output after the last group has closed."""
         self.switch.configure(flowgauge="false")
         return self.shown_when_closed()
 
@@ -243,13 +243,13 @@ class OnePmd(Through):
         self.assertEqual(self.nothing_lost(shown), 0)
         keys = {report["key"] for report in shown["reports"] if report["type"] == "epoch"}
         self.assertEqual(keys, {"source", "destination"})
-        # What was measured by the old options ended where an epoch did, but for the moment of the change.
+        # Measurements with the old options ended at the end of an epoch, except at the change.
         old = [r for r in shown["reports"] if r["type"] == "epoch" and r["key"] == "source" and r["account"]["read"]]
         self.assertGreaterEqual(len(old), 2)
         self.assertLess(old[-1]["account"]["read"], sum(report["account"]["read"] for report in old) / 2)
 
     def failing(self, cause, options=WHOLE):
-        """Measurement cannot begin, and packets pass all the same."""
+        """Measurement cannot start, but packets still pass."""
         self.switch.configure(flowgauge="true", flowgauge_options=options)
         self.switch.add("null0", "net_null0,size=64,no-rx=1")
         self.switch.flow("actions=output:null0")
@@ -314,7 +314,7 @@ class Injected(Through):
     def inject(self, kind, packets):
         self.switch.configure(flowgauge="true", flowgauge_options=WHOLE)
         self.switch.vsctl("add-port", "br0", "in0", "--", "set", "Interface", "in0", f"type={kind}")
-        # A port holds 100 packets that were not received yet.
+        # A port queues 100 packets.
         for first in range(0, len(packets), 50):
             some = packets[first : first + 50]
             self.switch.appctl("netdev-dummy/receive", "in0", *[packet.hex() for packet in some])
@@ -352,7 +352,7 @@ class TwoPmds(Through):
 
     def test_a_thread_that_lost_its_queues_holds_no_epoch_up(self):
         self.begin("key=source task=top memory=8MiB epoch=2s")
-        # Two queues; when they go, one thread has none, and does not know the time.
+        # Two queues; when they are removed, one thread has none, and does not know the time.
         self.replay(0, 2 * 263, OWN, OWN)
         self.switch.remove("pcap0")
         self.switch.wait(lambda: self.in_epochs() == 2 * 263, "no epoch ended", 5)
@@ -457,7 +457,7 @@ class Mirrored(Through):
     """Outside the switch: a mirror port, whose packets another process reads through DPDK."""
 
     def test_a_mirror_shows_what_the_switch_receives(self):
-        # The device's queue holds 1,024 packets, so that none is lost on its way to the reader.
+        # The device's queue holds 1,024 packets, so none is lost on the way to the reader.
         capture, socket = generated(self.folder, 500, 1), self.folder / "mirror.sock"
         virtio = f"net_virtio_user0,path={socket},server=1,queues=1,queue_size=1024"
         dpdk = f"--no-huge -m 256 -n 1 --no-pci --no-telemetry --no-shconf --vdev={virtio}"
@@ -474,10 +474,10 @@ class Mirrored(Through):
         port = ["--id=@port", "get", "Port", "mirror0"]
         created = ["--id=@mirror", "create", "Mirror", "name=flowgauge", "select-all=true", "output-port=@port"]
         self.switch.vsctl("--", *port, "--", *created, "--", "set", "Bridge", "br0", "mirrors=@mirror")
-        # The switch drops the packets, for want of flows, and mirrors them all the same.
+        # The switch drops the packets, since it has no flows, but still mirrors them.
         served = lambda: re.search(r"State of queue \d .*mirror.sock' changed to 'enabled'", self.switch.log())
         self.switch.wait(served, "the reader does not serve the mirror")
-        # A port whose packets come when the switch knows it; those of net_pcap may come before.
+        # A port whose packets arrive after the switch knows it; those of net_pcap may arrive before.
         self.switch.vsctl("add-port", "br0", "in0", "--", "set", "Interface", "in0", "type=dummy")
         frames = [frame.hex() for frame in whole_frames(capture)]
         for first in range(0, len(frames), 100):

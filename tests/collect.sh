@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Three agents, Apache Kafka and a collector: the collector is killed again and again, the broker once, and
-# an agent with another seed and one that sends garbage take part. The last report of each epoch must be what
-# 'flowgauge query' answers from the journals of all three. With a Python that has PySpark and the package
+# an agent with another seed and one that sends garbage take part. The last report of each epoch must equal
+# the answer of 'flowgauge query' from the journals of all three. With a Python that has PySpark and the package
 # flowgauge, a job on Spark merges the same topic, is killed midway, and must report the same. Without Java,
 # Maven or a network it says so and passes; as root on Debian it installs what is missing.
 #
@@ -17,7 +17,7 @@ trap 'kill -KILL $broker $collector $agents 2>/dev/null || true; wait 2>/dev/nul
 have_broker
 read -r port controller < <(free_ports 2)
 
-# Starts the agent NAME over the capture NAME.pcap, with the seed file SEED.
+# Starts the agent NAME on the capture NAME.pcap, with the seed file SEED.
 start_agent() {
   cat >"$folder/$1.yaml" <<END
 agent: { name: $1, data: $folder/$1/data, seed: $folder/$2 }
@@ -94,7 +94,7 @@ for agent in $agents; do
   wait "$agent" || fail "an agent ends with $?"
 done
 agents=
-# Longer than the delay, and than collectors that were killed count as members of the group.
+# Longer than the delay, and than killed collectors stay members of the group.
 sleep 16 &
 wait=$!
 if [ -n "$python" ]; then

@@ -23,7 +23,7 @@ if [ ${#captures[@]} = 0 ]; then
     captures+=("$folder/$agent.pcap")
   done
 fi
-# All agents and the collector share a seed: only then their snapshots merge.
+# All agents and the collector use the same seed: otherwise their snapshots do not merge.
 (umask 077 && head -c 64 /dev/urandom >"$folder/seed")
 cat >"$folder/collect.yaml" <<END
 collect: { name: network, data: $folder/collector, seed: $folder/seed, agents: [edge-1, edge-2, edge-3], delay: 5s, keep: 1m }

@@ -1,4 +1,4 @@
-# For scripts that source it: prints a UDP port that no program listens at.
+# To be sourced: prints a free UDP port.
 free_port() {
   python3 -c 'import socket
 with socket.socket(type=socket.SOCK_DGRAM) as probe:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What Python reads of ours: the images of HyperLogLog and KLL by the datasketches package, and the tables
-# of reports by pandas and DuckDB. Without Python's venv or without a network it says so and passes.
+# Reads our formats in Python: the images of HyperLogLog and KLL with the datasketches package, and the tables
+# of reports with pandas and DuckDB. Without Python's venv or without a network it says so and passes.
 #
 # Usage: interop.sh FLOWGAUGE
 set -euo pipefail

@@ -27,7 +27,7 @@ with open(sys.argv[2]) as lines:
     for line in lines:
         protocol, source, destination, *numbers = (cell.strip() for cell in line.split(","))
         *ports, packets, octets = numbers
-        # Hosts with their distinct peers have no packets.
+        # Records of distinct peers have no packets.
         if int(packets) > 0:
             ends = map(ipaddress.ip_address, (source, destination))
             key = (PROTOCOLS.get(protocol.upper()) or int(protocol), *ends, *(int(port) for port in ports))

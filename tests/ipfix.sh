@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Flows that an agent exports as IPFIX, as Debian's nfcapd and pmacct's nfacctd read them, and over TCP
-# libfixbuf's ipfixDump, beside the agent's own report: the same flows with the same packets and bytes. A
-# collector that cannot be had is skipped, with the reason.
+# Compares flows that an agent exports as IPFIX, read by Debian's nfcapd and pmacct's nfacctd, and over TCP by
+# libfixbuf's ipfixDump, with the agent's own report: the same flows with the same packets and bytes. Missing
+# collectors are skipped, with the reason.
 #
 # Usage: ipfix.sh FLOWGAUGE
 set -euo pipefail
@@ -67,7 +67,7 @@ END
   nfacctd -f "$folder/nfacctd.conf" >"$folder/log" 2>&1 &
   collector=$!
   export_to "udp://127.0.0.1:$port"
-  # It names the columns, in an order of its own.
+  # It names the columns, in its own order.
   python3 - "$folder/flows.txt" >"$folder/flows.csv" <<'END'
 import csv, sys
 for row in csv.DictReader(open(sys.argv[1])):
@@ -80,7 +80,7 @@ else
 fi
 
 if command -v ipfixDump >/dev/null || bash packages.sh libfixbuf-tools >"$folder/log" 2>&1; then
-  # What comes over TCP is what stands in a file of IPFIX.
+  # The bytes of a TCP stream form an IPFIX file.
   python3 - "$folder/stream" "$folder/port" >"$folder/log" 2>&1 <<'END' &
 import os, socket, sys
 with socket.create_server(("127.0.0.1", 0)) as server, open(sys.argv[1], "wb") as stream:

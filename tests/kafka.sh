@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# An agent before a broker of Apache Kafka that is killed and comes back, and then an agent that is killed
-# while the broker is away: nothing is lost, and nothing is left twice of what readers tell apart by ids. Then
-# agents that encrypt what they send, one of them before a broker that it must not trust.
+# Tests an agent whose Apache Kafka broker is killed and restarted, and then an agent that is killed while the
+# broker is down: nothing is lost, and readers that drop repeated ids see nothing twice. Then agents with
+# encrypted connections, one of them with a broker that it must not trust.
 # Without Java, Maven or a network it says so and passes; as root on Debian it installs what is missing.
 #
 # Usage: kafka.sh FLOWGAUGE
@@ -75,7 +75,7 @@ end_agent() {
   agent=
 }
 
-# Whether a line of an agent's log stands there this often.
+# Whether an agent's log has a line this often.
 said() { [ "$(grep -c "$2" "$folder/$1.log")" -ge "$3" ]; }
 
 compare() {

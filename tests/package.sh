@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Debian package is installed, starts nothing, has a sound unit and configuration, and goes again; the
-# image and the services of compose.yaml are linted. What cannot be had here is skipped, with the reason.
+# Installs the Debian package, checks that it starts nothing and has a valid unit and configuration, and removes
+# it again; lints the image and the services of compose.yaml. Missing tools are skipped, with the reason.
 #
 # Usage: package.sh PACKAGE
 set -euo pipefail

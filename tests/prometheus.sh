@@ -33,11 +33,11 @@ done
 ask 'flowgauge_alert_firing{alert="flood"} == 1' | grep -q '"value"' || { echo "failed: the flood is not in Prometheus"; tail "$folder/log" "$folder/prometheus.log"; exit 1; }
 echo "ok: the flood fires in Prometheus"
 curl -s http://127.0.0.1:9469/metrics >"$folder/metrics"
-# promtool also has wishes for names; only what it cannot read is an error.
+# promtool also criticizes names; only text it cannot parse is an error.
 promtool check metrics <"$folder/metrics" >"$folder/check" 2>&1 || [ $? -eq 3 ] || { cat "$folder/check"; exit 1; }
 if grep -i error "$folder/check"; then exit 1; fi
 echo "ok: promtool reads the metrics ($(wc -l <"$folder/check") remarks on style)"
-# A counter in Prometheus is a number that the agent's files had at some epoch's end.
+# A counter in Prometheus equals the number in the agent's files at the end of some epoch.
 python3 - "$folder/demo/reports" <<'PY'
 import glob, json, sys, time, urllib.parse, urllib.request
 def ask(query):

@@ -20,7 +20,7 @@ def record(port, path, seconds):
     receiver = socket.socket(type=socket.SOCK_DGRAM)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
     receiver.bind(("127.0.0.1", int(port)))
-    # The exporter begins.
+    # The exporter takes a while to start.
     receiver.settimeout(20)
     with open(path, "wb") as file:
         while True:
@@ -101,7 +101,7 @@ def compare(reports, flows):
             for flow in report["tasks"]["top"]["items"]:
                 key = flow["key"]
                 ends = [ipaddress.ip_address(key[end]) for end in ("source", "destination")]
-                # Some collectors put the type of ICMP in place of a port.
+                # Some collectors put the ICMP type in place of a port.
                 is_icmp = key["protocol"] in (1, 58)
                 ports = (0, 0) if is_icmp else (key["source_port"], key["destination_port"])
                 sizes = (round(flow[size]["value"]) for size in ("packets", "bytes"))

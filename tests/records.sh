@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Flow records of other exporters, as an agent and as Debian's nfcapd, sfcapd, nfacctd and sfacctd read the
-# same datagrams: the same flows with the same packets and bytes. What cannot be had is skipped, with the
-# reason. IPFIX comes also from an agent, whose own report is compared.
+# Compares an agent with Debian's nfcapd, sfcapd, nfacctd and sfacctd, all reading the same flow records of other
+# exporters: the same flows with the same packets and bytes. Missing tools are skipped, with the reason. An agent
+# exports IPFIX too, and its own report is compared.
 #
 # Usage: records.sh FLOWGAUGE
 set -euo pipefail
@@ -60,7 +60,7 @@ END
   running=()
   "$flowgauge" run -C "$folder/agent.yaml" 2>"$folder/agent.log" & running+=($!)
   if there "${kind}capd" "$([ "$kind" = nf ] && echo nfdump || echo nfdump-sflow)"; then
-    # nfcapd 1.7.1 reads the rate in the options of NetFlow 9 and IPFIX, and does not apply it.
+    # nfcapd 1.7.1 reads the sampling rate in the options of NetFlow 9 and IPFIX, but does not apply it.
     "${kind}capd" $capd_options -b 127.0.0.1 -p "$capd" -w "$folder/capd" -t 3600 >"$folder/capd.log" 2>&1 & running+=($!)
   fi
   if there "${kind}acctd" pmacct; then
@@ -112,7 +112,7 @@ fi
 python3 records.py sflow "$folder/capture.pcap" "$folder/datagrams" 10
 check "sFlow" "$folder/datagrams" sf
 
-# An agent that exports, and its own report.
+# An exporting agent, and its own report.
 cat >"$folder/exporter.yaml" <<END
 agent: { data: $folder/exporter }
 sources: [{ replay: $folder/capture.pcap, times: 1 }]

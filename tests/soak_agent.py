@@ -36,7 +36,7 @@ sinks:
   prometheus: {{ listen: 127.0.0.1:9479 }}
   console: {{ listen: 127.0.0.1:8479 }}
   ipfix: {{ to: "udp://127.0.0.1:{collector.getsockname()[1]}", domain: 1 }}
-  # Brokers that are away fill the queues of this sink, with lists of 100 within the first tenth.
+  # Unreachable brokers fill the queues of this sink, with lists of 100 within the first tenth.
   kafka: {{ brokers: [127.0.0.1:9], topic: flowgauge, what: [report, snapshot] }}
 alerts:
   heavy: {{ when: "sources.top.packets.low > 100000" }}

@@ -15,8 +15,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Sends what a collector must not count: all snapshots of a topic four times more, each once with a wrong bit from
- * the agent 'noise', and records without headers.
+ * Sends records that a collector must not count: all snapshots of a topic four more times, each once with a flipped
+ * bit from the agent 'noise', and records without headers.
  */
 public class Garbage {
     static final byte[] NOISE = "noise".getBytes(StandardCharsets.UTF_8);

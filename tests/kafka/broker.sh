@@ -1,7 +1,7 @@
 # A broker of Apache Kafka in the folder $folder, from the jars of kafka/pom.xml. Sourced by scripts in tests/.
 
-# Has the jars in $jars, and the command line in java; else says what is missing, and passes. As root on Debian
-# it installs what is missing.
+# Sets the array java to a command line with the jars. Otherwise says what is missing, and passes. As root on
+# Debian it installs what is missing.
 have_broker() {
   { command -v mvn && command -v javac && command -v openssl; } >/dev/null ||
     bash packages.sh maven default-jdk-headless openssl >"$folder/log" 2>&1 || {
@@ -16,7 +16,7 @@ have_broker() {
   java=(java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*")
 }
 
-# Has the jars of a POM in a cache folder, which it prints.
+# Downloads the jars of a POM to a cache folder, and prints its path.
 maven_jars() {
   local jars
   jars=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/kafka-$(cksum <"$1" | cut -d' ' -f1)
@@ -28,7 +28,7 @@ maven_jars() {
   echo "$jars"
 }
 
-# Prints as many ports that nothing listens at.
+# Prints this many free ports.
 free_ports() {
   python3 -c 'import socket, sys
 probes = [socket.socket() for _ in range(int(sys.argv[1]))]
@@ -56,7 +56,7 @@ END
   format_broker
 }
 
-# Makes the broker's folder, as $folder/broker.properties says.
+# Creates the broker's folder according to $folder/broker.properties.
 format_broker() {
   "${java[@]}" kafka.tools.StorageTool format -t "$("${java[@]}" kafka.tools.StorageTool random-uuid)" \
     -c "$folder/broker.properties" "$@" >"$folder/broker.log" 2>&1 || fail "the broker's folder"

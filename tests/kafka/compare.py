@@ -1,4 +1,4 @@
-"""Compares the records of a topic with what the agent itself has in its folder: reports with the lines of its
+"""Compares the records of a topic with the agent's folder: reports with the lines of its
 files (WHAT is all), and snapshots with its journal (all, snapshots): compare.py FLOWGAUGE RECORDS FOLDER WHAT"""
 
 import base64
@@ -16,7 +16,7 @@ for line in open(records):
     value = base64.b64decode(value)
     assert headers["agent"] == folder.name, headers
     if headers["type"] == "snapshot":
-        # Those of one epoch are in one partition, of whichever agent.
+        # Those of one epoch are in one partition, whatever the agent.
         assert key == f"{headers['measurement']}/{headers['start']}", key
         assert by_key.setdefault(key, partition) == partition, key
     else:
@@ -38,7 +38,7 @@ for headers, value in by_id.values():
         assert headers["content-type"] == "application/json"
         assert headers["configuration"] == json.loads(value)["configuration"]
 if what == "all":
-    # The two sinks are told apart by what each has missed, which is nothing.
+    # Shows which of the two sinks missed lines: neither may.
     missing, more = set(lines) - set(reports), set(reports) - set(lines)
     assert not missing and not more, (len(missing), len(more), sorted(missing)[:1], sorted(more)[:1])
     assert reports == lines, "the order differs"
@@ -71,7 +71,7 @@ for measurement in "flows", "hosts":
         if report["type"] == "epoch" and report["measurement"] == measurement
     )
     keyed = answer["account"]["keyed"]
-    # A kill may come between the journal and the files.
+    # The agent may be killed between writing the journal and the files.
     assert keyed == packets if what == "all" else abs(keyed - packets) <= 10000, (keyed, packets)
     assert answer["tasks"]["top"]["items"], "no flow"
     print(f"ok: flowgauge query answers from the records of '{measurement}': {keyed} packets")

@@ -13,7 +13,7 @@ lines = [json.loads(line) for line in (folder / "collect/reports.jsonl").read_te
 
 
 def plain(line):
-    """A report without what copies may differ in."""
+    """A report without the fields in which copies may differ."""
     return {**line, "network": {**line["network"], "late": {}}, "undelivered": 0, "notes": []}
 
 
@@ -63,7 +63,7 @@ if path.exists():
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         key = line["measurement"], line["report"]["epoch"]
-        # The job was killed before it had committed a batch: the next one writes the same rows again.
+        # The job was killed before it committed a batch: the next one writes the same rows again.
         assert first.setdefault((*key, line["revision"], *line["left_out"]), line) == line, line
         if key not in rows or rows[key]["revision"] <= line["revision"]:
             rows[key] = line

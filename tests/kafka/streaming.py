@@ -36,7 +36,7 @@ epochs = flowgauge.spark.collect(
 
 
 def write(batch, number):
-    """Writes the reports of a batch, and what their tables say of packets."""
+    """Writes the reports of a batch, and the packets in their tables."""
     batch.persist()
     packets = {}
     for measurement in "flows", "hosts":

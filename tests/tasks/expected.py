@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the expected answers of tasks.txt again, by tools that are no part of flowgauge.
+"""Regenerates the expected answers of tasks.txt, with tools that are not part of flowgauge.
 
 Usage: expected.py [--check] FLOWGAUGE
 
@@ -31,7 +31,7 @@ def bash(script, environment):
 
 
 def answered(lines, environment):
-    """The lines, with what 'by' lines print as 'is' lines before them."""
+    """The lines, with the output of 'by' lines as 'is' lines before them."""
     made, script = [], []
     for line in [*lines, "#"]:
         if line.startswith("    by"):

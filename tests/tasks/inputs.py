@@ -37,7 +37,7 @@ def of_services():
         subprocess.run(["editcap", "-F", form, "-r", SERVICES, folder / name, packets], check=True)
     # The last packet lacks its last 10 bytes.
     (folder / "cut-short.pcap").write_bytes((folder / "first-half.pcap").read_bytes()[:-10])
-    # The length of packet 100 is nonsense.
+    # Packet 100 has an invalid length.
     damaged = bytearray((folder / "first-half.pcap").read_bytes())
     offset = 24
     for _ in range(99):

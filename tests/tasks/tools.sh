@@ -1,4 +1,4 @@
-# Functions for the 'by' lines of tasks.txt: what tshark and nfdump say, as lines to be counted.
+# Functions for the 'by' lines of tasks.txt: the output of tshark and nfdump, as lines to count.
 
 # fields FILE FIELD...: the fields of each packet by tshark, between tabs. Fragments stay apart; of nested
 # headers, the outer one counts.
@@ -58,12 +58,12 @@ hierarchy() {
     }' | sort -k3,3nr -k2,2 | cut -d ' ' -f 2-
 }
 
-# number: how many distinct lines there are.
+# number: the number of distinct lines.
 number() {
   sort -u | wc -l
 }
 
-# netflow FILE OPTION...: what nfdump says of the flow records that nfpcapd makes of FILE.
+# netflow FILE OPTION...: nfdump's output for the flow records that nfpcapd makes from FILE.
 netflow() {
   local file=$1 folder
   shift
@@ -73,7 +73,7 @@ netflow() {
   rm -r "$folder"
 }
 
-# kept FILE EXPRESSION: packets and bytes that tcpdump's filter keeps.
+# kept FILE EXPRESSION: packets and bytes that pass tcpdump's filter.
 kept() {
   tcpdump -n -r "$1" -w - "$2" 2>/dev/null | tshark -n -r - -T fields -e frame.len 2>/dev/null \
     | awk '{ n++; bytes += $1 } END { print n + 0, bytes + 0 }'

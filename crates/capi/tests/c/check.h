@@ -1,4 +1,4 @@
-/* What the tests share: packets, and a check that names its line. */
+/* Common to all tests: packets, and a check that names its line. */
 #include <flowgauge.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #define BURST 32
 
-/* A burst of UDP packets of 60 bytes, each from another source port. */
+/* A burst of 60-byte UDP packets, each from a different source port. */
 struct burst {
     unsigned char bytes[BURST][60];
     const void *data[BURST];

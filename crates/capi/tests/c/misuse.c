@@ -1,4 +1,4 @@
-/* Whatever a program does wrong is an error with a text, and no crash. */
+/* Any misuse is an error with a text, and never a crash. */
 #include "check.h"
 
 static fg_group *closing;
@@ -119,7 +119,7 @@ int main(void)
     CHECK(reports == 4 && closed_inside == FG_EBUSY && polled_inside == FG_EBUSY);
     CHECK(fg_close(closing) == FG_OK);
 
-    /* A handle that is long closed finds no other meter, and memory does not grow. */
+    /* A long-closed handle never reaches another meter, and memory does not grow. */
     for (int i = 0; i < 10; i++) {
         group = opened(NULL);
         CHECK(fg_queue(group, 0) != meter && push(meter, &burst, 2) == FG_ECLOSED);

@@ -1,4 +1,4 @@
-/* Headers that the program read give the same report as the packets; and snapshots come as bytes. */
+/* Headers parsed by the program give the same report as the packets. Snapshots arrive as bytes. */
 #include "check.h"
 
 static char last[1 << 16];
@@ -53,7 +53,7 @@ int main(void)
     CHECK(!strcmp(last, of_packets));
     CHECK(snapshots == 2);
 
-    /* What is not IP has no key, and IPv6 is of the other lane. */
+    /* Non-IP packets have no key, and IPv6 uses the other lane. */
     headers[0].version = 0, headers[1].version = 6, headers[2].has_ports = 0;
     group = opened();
     CHECK(fg_push_parsed(fg_queue(group, 0), 3, headers, 0) == FG_OK);

@@ -1,4 +1,4 @@
-/* Pushes in every way between two calls of getppid: within epochs, where they end, and skipping. */
+/* Pushes in every way between two calls of getppid: within epochs, at their ends, and while skipping. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-/* A sampler before headers: the inline test skips what the meter would, and the account says so. */
+/* A sampler before headers: the inline test skips the packets that the meter would, and the account has them. */
 #include "check.h"
 
 #define BURSTS 5000
@@ -12,7 +12,7 @@ static void take(void *user, const fg_report *report)
         snprintf(last, sizeof last, "%s", report->bytes);
 }
 
-/* Pushes what is wanted of each burst; returns how many packets that were. */
+/* Pushes the wanted packets of each burst; returns their number. */
 static long long run(int with_inline, const char *options)
 {
     static struct burst burst, wanted;

@@ -1,4 +1,4 @@
-/* Each queue on a thread of its own, reports on another, and threads that come too late. */
+/* Each queue on its own thread, reports on another, and threads that come too late. */
 #include "check.h"
 
 #define QUEUES 2
@@ -76,7 +76,7 @@ static void *rush(void *meter)
     return NULL;
 }
 
-/* Two threads on one meter, and the group is closed under them. */
+/* Two threads use one meter while the group is closed. */
 static void threads_that_meet_are_refused(void)
 {
     pthread_t rushing[2];
