@@ -1,4 +1,4 @@
-//! Agents that replay generated captures to their end.
+//! Tests of agents that replay generated captures to their end.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +16,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
 
-/// A new folder with a capture of two seconds in it, and the path of an agent's file.
+/// A new folder with a two-second capture in it, and the path of an agent's file.
 fn folder(name: &str) -> (PathBuf, PathBuf) {
     let folder =
         std::env::temp_dir().join(format!("flowgauge-agent-{name}-{}", std::process::id()));
@@ -29,7 +29,7 @@ fn folder(name: &str) -> (PathBuf, PathBuf) {
     (folder, file)
 }
 
-/// A file of an agent that replays the capture so many times in this folder.
+/// The file of an agent that replays the capture `times` times in this folder.
 fn text(folder: &Path, times: u64) -> String {
     let folder = folder.display();
     format!(
@@ -49,7 +49,7 @@ fn run_file(file: &Path, sets: &[&str]) -> Result<(), Failure> {
     run(&Origin { path: file.to_owned(), sets }, &Vec::new, None)
 }
 
-/// All files below a folder that end so.
+/// All files below a folder with this suffix.
 fn below(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -71,13 +71,13 @@ fn lines(folder: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Packets of all epochs of a measurement in these lines.
+/// Packets in all epochs of a measurement in these lines.
 fn packets(lines: &[Value], measurement: &str) -> u64 {
     let of = |line: &&Value| line["type"] == "epoch" && line["measurement"] == measurement;
     lines.iter().filter(of).map(|line| line["account"]["keyed"].as_u64().unwrap()).sum()
 }
 
-/// Packets in all snapshots of a measurement, which add up: they are of one seed.
+/// Packets in all snapshots of a measurement. They can be merged, since they share a seed.
 fn kept(folder: &Path, measurement: &str) -> u64 {
     let seed = seed::from_file(&folder.join("data/seed")).unwrap();
     let files = below(&folder.join("data/journal").join(measurement), ".fgs");
@@ -91,7 +91,8 @@ fn kept(folder: &Path, measurement: &str) -> u64 {
     sum.unwrap().account().keyed
 }
 
-/// Packets of a measurement in what the console keeps of the last day: the last line of each minute counts.
+/// Packets of a measurement in the console's file of the last day: the last line of each minute
+/// counts.
 fn last_day(folder: &Path, measurement: &str) -> u64 {
     let text = fs::read_to_string(folder.join("data/console.jsonl")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -125,7 +126,7 @@ fn every_packet_is_in_a_report_and_in_the_journal_also_of_a_second_run() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// The rows of all Parquet files of a table, as their epochs and packets; each file must be readable.
+/// The rows of all Parquet files of a table, as epochs and packets. Each file must be readable.
 fn rows(folder: &Path, table: &str) -> Vec<(u64, u64)> {
     let files = below(&folder.join(table), ".parquet");
     assert!(!files.is_empty());
@@ -154,7 +155,7 @@ fn parquet_files_are_of_one_table_and_day_and_readable_when_they_are_there() {
     fs::write(old.join("000000000.parquet"), "old").unwrap();
     fs::write(&file, text(&folder, 1)).unwrap();
     for runs in 1..=2 {
-        // What a killed agent left, and files that are not the archive's.
+        // Leftovers of a killed agent, and files that are not the archive's.
         let day = archive.join("top/measurement=flows/day=2099-01-01");
         fs::create_dir_all(&day).unwrap();
         fs::write(day.join("torn.part"), "torn").unwrap();
@@ -171,7 +172,7 @@ fn parquet_files_are_of_one_table_and_day_and_readable_when_they_are_there() {
         let packets: u64 = rows.iter().map(|(_, packets)| packets).sum();
         assert_eq!(packets, 2 * 4000 * runs, "both measurements have all packets");
     }
-    // Two seconds take two or three files of each run.
+    // Two seconds span two or three files per run.
     let files = below(&archive.join("epochs/measurement=flows"), ".parquet").len();
     assert!((4..=6).contains(&files), "{files}");
     fs::remove_dir_all(folder).unwrap();
@@ -310,7 +311,7 @@ fn reports_have_what_is_known_of_their_addresses() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Packets by key over all epochs, of the lists of the largest flows.
+/// Packets by key over all epochs, from the lists of the largest flows.
 fn by_key(folder: &Path) -> BTreeMap<String, u64> {
     let mut packets = BTreeMap::new();
     for line in lines(folder) {
@@ -329,7 +330,7 @@ fn addresses(packets: &BTreeMap<String, u64>) -> BTreeSet<String> {
     keys.flat_map(of).filter(|address| address != "null").collect()
 }
 
-/// Under a seed that stays, so that the outcome does.
+/// With a fixed seed, so that the outcome is fixed.
 #[test]
 fn anonymous_reports_have_the_same_numbers_and_no_address() {
     let (folder, file) = folder("anonymous");
@@ -359,7 +360,7 @@ fn anonymous_reports_have_the_same_numbers_and_no_address() {
         let (before, behind) = (addresses(&plain), addresses(&anonymous));
         assert_eq!(before.len(), behind.len());
         assert_eq!(before.intersection(&behind).count(), 0);
-        // A label would tell something of the address.
+        // A label would reveal something about the address.
         assert!(lines(&folder).iter().all(|line| line["labels"].is_null()));
     }
     let refused = run_file(&file, &["sinks.anonymize=hash"]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Collectors before a mocked broker of Kafka.
+//! Tests of collectors with a mock Kafka broker.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 #![expect(dead_code, reason = "other tests use more of the network")]
@@ -25,10 +25,10 @@ use signal_hook::low_level::raise;
 
 use network::{Sent, flows, snapshots};
 
-/// Time enough for whatever must happen.
+/// A generous time limit.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A signal ends all collectors of the process: one test at a time.
+/// A signal ends all collectors of the process, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 type Cluster = MockCluster<'static, DefaultProducerContext>;
@@ -53,7 +53,7 @@ impl Setting {
         Self { cluster, folder }
     }
 
-    /// Sends these to the topic, those of an epoch to one partition.
+    /// Sends these messages to the topic, each epoch to one partition.
     fn send(&self, all: &[Sent]) {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.cluster.bootstrap_servers());
@@ -77,7 +77,7 @@ impl Setting {
         producer.flush(LONG).unwrap();
     }
 
-    /// Starts a collector of this name.
+    /// Starts a collector with this name.
     fn collector(&self, name: &str, more: &str) -> Collector {
         let (folder, brokers) = (self.folder.display(), self.cluster.bootstrap_servers());
         let text = format!(
@@ -101,14 +101,14 @@ impl Drop for Setting {
     }
 }
 
-/// A collector that runs.
+/// A running collector.
 struct Collector {
     reports: PathBuf,
     thread: JoinHandle<Result<(), Failure>>,
 }
 
 impl Collector {
-    /// Its reports, once they are what is waited for.
+    /// Its reports, once they satisfy `is_so`.
     fn wait(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let begun = Instant::now();
         loop {
@@ -133,7 +133,7 @@ fn reports(path: &Path) -> Vec<Value> {
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Ids of reports with how often each is there.
+/// The number of reports by id.
 fn ids(reports: &[Value]) -> BTreeMap<String, usize> {
     let mut ids = BTreeMap::new();
     for report in reports {
@@ -156,7 +156,7 @@ fn reports_reach_the_sinks_and_a_restart_repeats_those_that_may_be_corrected() {
     let setting = Setting::new("restart");
     let sent = network_of(&["a", "b", "c"], 6);
     setting.send(&sent[..17]);
-    // Twice, as after a broker that did not acknowledge it.
+    // Sent again, as if the broker had not acknowledged it.
     setting.send(&sent[..3]);
     setting.send(&[Sent { bytes: b"garbage".to_vec(), agent: "d".to_owned(), ..sent[17].clone() }]);
     let listed = ", agents: [a, b, c]";
@@ -173,16 +173,16 @@ fn reports_reach_the_sinks_and_a_restart_repeats_those_that_may_be_corrected() {
         let packets = if is_last { 8 } else { 12 };
         assert_eq!(report["account"]["keyed"], packets);
     }
-    // One that was late corrects its epoch.
+    // A late snapshot corrects its epoch.
     setting.send(&sent[17..]);
     let corrected = collector.wait("the correction", |reports| reports.len() >= 7);
     assert_eq!(corrected[6]["network"]["revision"], 3);
     collector.end();
 
-    // All are kept, so that all are reported again under their ids.
+    // All epochs are kept, so all are reported again under their ids.
     let collector = setting.collector("one", listed);
     let again = collector.wait("the same epochs", |reports| reports.len() >= 13);
-    // So they are by a run under another configuration.
+    // A run with another configuration does the same.
     let path = setting.folder.join("one.yaml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("delay: 2s", "delay: 3s")).unwrap();
@@ -201,7 +201,7 @@ fn reports_reach_the_sinks_and_a_restart_repeats_those_that_may_be_corrected() {
         assert_eq!(copy, *report);
     }
 
-    // Those that are not kept are not read again.
+    // Epochs that are not kept are not read again.
     let briefly = format!("{listed}, keep: 1s");
     let collector = setting.collector("one", &briefly);
     collector.wait("the same epochs", |reports| reports.len() >= 25);
@@ -243,7 +243,7 @@ fn two_collectors_share_the_epochs_and_one_takes_over() {
     assert!(!reports(&one.reports).is_empty() && !reports(&two.reports).is_empty());
     one.end();
     two.thread.join().unwrap().unwrap();
-    // Another one has all partitions, and begins where the two left them.
+    // Another collector gets all partitions, and continues where the two stopped.
     let three = setting.collector("three", listed);
     let again = three.wait("all epochs", |reports| reports.len() >= 20);
     assert_eq!(ids(&again).len(), 20);

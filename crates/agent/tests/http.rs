@@ -1,4 +1,4 @@
-//! The server of metrics and the console, as clients of many kinds meet it.
+//! The server of metrics and console with many kinds of clients.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,7 +25,7 @@ fn start(health: &Health, access: &Access) -> Result<Server, Failure> {
     Server::start("prometheus", access, routes)
 }
 
-/// What the server answers to these bytes, until it closes or is silent for long.
+/// The server's answer to these bytes, until it closes or is silent for long.
 fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -35,7 +35,7 @@ fn ask(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// The status of an answer to a request with these lines behind the first.
+/// The status of the answer to a request with these header lines.
 fn status(address: SocketAddr, first: &str, lines: &[&str]) -> String {
     let lines = [lines, &["Connection: close", "", ""]].concat().join("\r\n");
     let answer = ask(address, &format!("{first} HTTP/1.1\r\n{lines}"));
@@ -117,7 +117,8 @@ fn an_address_for_other_hosts_needs_a_token() {
 #[test]
 fn a_thousand_connections_and_those_that_say_nothing_end() {
     let server = start(&Health::default(), &access("127.0.0.1:0", None)).unwrap();
-    // Both ends of each take a descriptor of this process, which may have as few as 1,024 at first.
+    // Both ends of each connection take a descriptor of this process; the initial limit may be
+    // 1,024.
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     let begin = Instant::now();
@@ -126,7 +127,7 @@ fn a_thousand_connections_and_those_that_say_nothing_end() {
     let mut closed = 0;
     for mut stream in streams {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // All end: most at once, the others when their head is late.
+        // All end: most at once, the others when their head is too late.
         let read = stream.read(&mut [0; 100]);
         closed +=
             usize::from(read.is_ok() || read.is_err_and(|error| error.raw_os_error() == Some(104)));
@@ -143,7 +144,7 @@ fn a_port_is_free_when_its_server_is_gone_and_taken_before() {
     let taken = start(&Health::default(), &access(&address.to_string(), None)).err().unwrap();
     assert_eq!(taken.code(), 5);
     assert!(taken.to_string().contains("cannot listen on"), "{taken}");
-    // A client that holds its connection does not keep the server.
+    // A client that holds its connection does not block the server.
     let _idle = TcpStream::connect(address).unwrap();
     drop(server);
     TcpListener::bind(address).unwrap();

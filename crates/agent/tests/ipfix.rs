@@ -1,4 +1,4 @@
-//! An agent that exports to a collector.
+//! An agent that exports to an IPFIX collector.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -40,7 +40,7 @@ fn every_epoch_reaches_the_collector_that_the_file_names() {
         assert_eq!(message[12..16], [0, 0, 0, 9]);
         messages += 1;
     }
-    // One for each epoch at least.
+    // At least one per epoch.
     assert!(messages >= 4, "{messages}");
     fs::remove_dir_all(folder).unwrap();
 }

@@ -1,4 +1,4 @@
-//! An agent that sends to a mocked broker of Kafka.
+//! An agent with a mock Kafka broker.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +15,7 @@ use rdkafka::message::{Headers, Message};
 use rdkafka::mocking::MockCluster;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-/// Time enough for whatever must happen.
+/// A generous time limit.
 const LONG: Duration = Duration::from_secs(20);
 
 /// The snapshots below a folder.
@@ -84,7 +84,7 @@ fn every_report_and_snapshot_reaches_the_topic() {
     assert_eq!(sent, lines.lines().collect::<Vec<_>>());
     let ids: BTreeSet<_> = reports.iter().map(|(id, _)| id).collect();
     assert_eq!(ids.len(), reports.len(), "two reports have one id");
-    // The name of a file of the journal ends as RUN-EPOCH.fgs.
+    // Journal files are named ...-RUN-EPOCH.fgs.
     for path in kept {
         let folders: Vec<_> = path.iter().rev().map(|name| name.to_string_lossy()).collect();
         let name = folders[0].strip_suffix(".fgs").unwrap().splitn(3, '-').nth(2).unwrap();

@@ -59,11 +59,12 @@ fn an_audit_has_metrics() {
     run(Plan::new(config).unwrap(), &mut source, &mut metrics.clone(), &mut |_| {}).unwrap();
     let series = series(&metrics.encode());
     let of = |name: &str| series[&format!("flowgauge_audit_{name}{{measurement=\"main\"}}")];
-    // A quarter of some 5,000 flows.
+    // A quarter of about 5,000 flows.
     assert!((1000.0..1400.0).contains(&of("flows")), "{}", of("flows"));
-    // A Count-Min of 512 columns never counts too few of 100,000 packets.
+    // A Count-Min of 512 columns never underestimates; 100,000 packets give it a bias.
     assert!(of("bias") > 10.0 && of("rmse") > of("bias"));
-    // The bounds allow 22 violations among 1,200 flows; more than 44 happen less than once in 10⁴ runs.
+    // The bounds allow 22 violations among 1,200 flows. More than 44 happen less than once in 10⁴
+    // runs.
     let (violated, allowed) = (of("violated_ratio"), of("allowed_ratio"));
     assert!(violated < 2.0 * allowed && allowed > 0.0, "{violated} {allowed}");
     assert_eq!(of("untracked_packets"), 0.0);
@@ -89,7 +90,7 @@ fn totals_are_those_of_the_traffic() {
     assert!((1..10).all(|rank| top(rank) >= top(rank + 1)));
 }
 
-/// Ten times 100,000 packets of other flows each time: a million names that Prometheus never gets to see.
+/// Ten times 100,000 packets of new flows: a million names that must not reach Prometheus.
 #[test]
 fn a_million_random_flows_add_no_series() {
     let metrics = Metrics::new(50, Board::default(), Arc::default());
@@ -105,7 +106,7 @@ fn a_million_random_flows_add_no_series() {
     assert!(text.len() < 100_000, "{} bytes", text.len());
 }
 
-/// The name of an alert is any text, and must not end its label.
+/// An alert's name is arbitrary text, and must not end its label.
 #[test]
 fn labels_are_escaped_once() {
     let rule = "{ 'say \"a\\b\"': { when: 'main.cardinality.flows.low > 10' } }";
@@ -142,7 +143,7 @@ fn the_older_text_has_the_same_series() {
     assert_eq!(series(&classic(&text)), series(&text));
 }
 
-/// Every metric is described, and nothing else.
+/// Every metric is documented, and no other one.
 #[test]
 fn the_documentation_has_every_metric() {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/prometheus.md");

@@ -21,7 +21,7 @@ use flowgauge_agent::{Failure, Origin, run};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 
-/// Longer than any step of the test takes.
+/// Longer than any step of the test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An agent with flow records as its source.
@@ -54,7 +54,7 @@ impl Agent {
         let origin = Origin { path, sets: Vec::new() };
         let thread = thread::spawn(move || run(&origin, &Vec::new, None));
         let begin = Instant::now();
-        // The agent has the port, and answers.
+        // The agent has bound the port, and answers.
         while UdpSocket::bind(("127.0.0.1", udp)).is_ok()
             || TcpStream::connect(("127.0.0.1", http)).is_err()
         {
@@ -77,7 +77,7 @@ impl Agent {
         value.map_or(0, |value| value.parse::<f64>().unwrap() as u64)
     }
 
-    /// Waits until so many datagrams were read.
+    /// Waits until `datagrams` were read.
     fn wait(&self, datagrams: u64) {
         let begin = Instant::now();
         while self.counter("record_datagrams") < datagrams {
@@ -86,7 +86,7 @@ impl Agent {
         }
     }
 
-    /// Ends the agent; gives the lines that it wrote.
+    /// Stops the agent; returns the lines it wrote.
     fn end(self) -> Vec<Value> {
         kill_process(getpid(), Signal::TERM).unwrap();
         self.thread.join().unwrap().unwrap();
@@ -123,7 +123,7 @@ fn reports_have_the_flows_of_all_formats_exactly() {
     let (v9_4, v9_6) = flows(20..40);
     let (ipfix_4, ipfix_6) = flows(40..60);
     let templates = template(256, &FIELDS4).put(&template(257, &FIELDS6).0);
-    // Options say that one in 100 is sampled.
+    // The options announce a sampling of one in 100.
     let options = Bytes::default().u16(300).u16(2).u16(1).u16(149).u16(4).u16(34).u16(4);
     let udp = [0, 53, 0, 54, 0, 8, 0, 0];
     let ip = [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];

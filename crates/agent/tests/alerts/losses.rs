@@ -1,4 +1,4 @@
-//! Losses raise an alert of their own, and never clear another one.
+//! Losses raise their own alert, and never clear another one.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Log, rules, sample};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// The report of second `second`, in which so many packets were lost.
+/// The report of second `second`, with this many lost packets.
 fn epoch(like: &EpochReport, second: i64, lost: u64) -> EpochReport {
     let mut report = like.clone();
     report.epoch = second as u64;
@@ -62,7 +62,7 @@ fn no_update_partial_or_lossy_epoch_or_gap_clears_an_alert() {
     ";
     let (like, (mut alerts, log)) = (sample(), alerts(yaml));
     deliver(&mut alerts, epoch(&like, 0, 0));
-    // From here on, the answer does not match.
+    // From here on, the condition does not match.
     let mut quiet = like.clone();
     for (name, answer) in &mut quiet.tasks {
         if let flowgauge_core::task::Report::Cardinality { flows } = answer {

@@ -1,12 +1,10 @@
-//! Alerts from the bytes of generated captures to programs and web hooks.
+//! Tests of alerts, from the bytes of generated captures to programs and web hooks.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod attacks;
-mod benign;
 mod losses;
 mod notify;
-mod refusals;
-mod track;
+mod rules;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -46,13 +44,14 @@ fn rules(yaml: &str) -> BTreeMap<String, Rule> {
     serde_saphyr::from_str(yaml).unwrap()
 }
 
-/// Measures generated traffic with these alerts; what they logged, and how they stand at the end.
+/// Measures generated traffic with these alerts. Returns the log, and the final state of the
+/// alerts.
 fn watch(config: Config, yaml: &str, traffic: synthetic::Config) -> (Vec<String>, Board) {
     let bytes = synthetic::to_pcap_bytes(synthetic::Traffic::new(traffic).unwrap());
     watch_source(config, yaml, &mut Captures::from_bytes("test.pcap", bytes))
 }
 
-/// The same of the packets of a source.
+/// Like [`watch`], for the packets of a source.
 fn watch_source(config: Config, yaml: &str, source: &mut dyn Source) -> (Vec<String>, Board) {
     let rules = rules(yaml);
     for rule in rules.values() {

@@ -24,7 +24,7 @@ fn notice(run: Option<String>, post: Option<&str>) -> Notice {
     }
 }
 
-/// Tells one notice, and returns the log.
+/// Delivers one notification, and returns the log.
 fn tell(notice: Notice, limit: Duration) -> Vec<String> {
     let log = Log::default();
     let notifier = Notifier::start(Box::new(log.clone()), limit, None).unwrap();
@@ -73,7 +73,7 @@ fn a_program_that_hangs_is_killed_with_what_it_started() {
     assert!(started.elapsed() < Duration::from_secs(5));
     assert!(log[1].ends_with("killed after 1 s"), "{log:?}");
     let pid = fs::read_to_string(out).unwrap();
-    // The system takes a moment to end a process that was killed.
+    // The system takes a moment to end a killed process.
     loop {
         let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         if stat.is_empty() || stat.contains(") Z ") {
@@ -92,7 +92,7 @@ fn a_program_that_is_missing_or_fails_is_logged() {
     assert!(fails[1].contains("exit status: 1"), "{fails:?}");
 }
 
-/// A web server for one request: where it listens, and what it will have read.
+/// A web server for one request: its address, and the request it receives.
 fn hook(answer: &'static str) -> (String, thread::JoinHandle<(Vec<String>, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?a=b", listener.local_addr().unwrap());

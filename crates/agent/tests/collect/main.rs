@@ -1,4 +1,4 @@
-//! The collector: snapshots of many agents in, network-wide reports out.
+//! Tests of the collector: snapshots of many agents in, network-wide reports out.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -21,7 +21,7 @@ use network::{
     snapshots, union,
 };
 
-/// When the first epoch ends.
+/// End of the first epoch.
 const END: i64 = START + LENGTH;
 
 #[test]
@@ -47,15 +47,15 @@ fn an_epoch_is_reported_as_soon_as_all_agents_have_sent_it() {
     assert!(report.notes.iter().any(|note| note == "3 of 3 agents reported, in 3 snapshots"));
     all.advance(END + 1000 * SECOND);
     assert_eq!(all.reports.len(), 1);
-    // As 'flowgauge merge' adds them up, bit for bit.
+    // Bit for bit as 'flowgauge merge' adds them.
     let decode = |sent: &Sent| Snapshot::decode(&sent.bytes, 1 << 30, Some(&seed())).unwrap();
     let mut sum = decode(&sent[0]);
     sent[1..].iter().for_each(|sent| sum.merge(&decode(sent)).unwrap());
     assert_eq!(all.sums[0], sum.encode());
 }
 
-/// A hash under the seed that agents share decides which flows they audit: the audits of their sketches add up
-/// to that of a sketch of all traffic.
+/// A hash with the agents' common seed selects the audited flows, so the audits of their sketches
+/// add up to that of one sketch over all traffic.
 #[test]
 fn audits_add_up_over_the_network() {
     let columns = Parameters::new([("columns", 64), ("rows", 1)]);
@@ -92,7 +92,7 @@ fn missing_agents_are_waited_for_and_correct_the_report_until_they_are_too_late(
     let last = all.last();
     assert_eq!((last.agents, last.reported, last.revision), (3, 1, 1));
     assert_eq!(last.missing, ["b", "c"]);
-    // A late one corrects the report after the delay, or when no other one is missing.
+    // A late snapshot corrects the report after the delay, or at once if no other one is missing.
     let now_ns = END + 100 * SECOND;
     all.feed(&b.next().unwrap(), now_ns);
     all.advance(now_ns + 30 * SECOND - 1);
@@ -102,7 +102,7 @@ fn missing_agents_are_waited_for_and_correct_the_report_until_they_are_too_late(
     assert_eq!((all.reports.len(), last.reported, last.revision), (2, 2, 2));
     assert_eq!(last.missing, ["c"]);
     assert_eq!(sizes(&all.reports[1]), union([1; 4]));
-    // After that the epoch is not kept any more.
+    // After that, the epoch is no longer kept.
     all.advance(END + 330 * SECOND);
     let late = c.next().unwrap();
     assert_eq!(all.feed(&late, END + 330 * SECOND).outcome, Outcome::Late);
@@ -126,10 +126,10 @@ fn an_epoch_counts_once_however_often_it_comes() {
     for _ in 0..4 {
         assert_eq!(all.feed(&a, END).outcome, Outcome::Duplicate);
     }
-    // Other bytes under the same id are of no use, and say that something is wrong.
+    // Different bytes with the same id are rejected, and are a sign of an error.
     let other = Sent { id: a.id.clone(), ..snapshots("a", &flows(), 1, &[2]).remove(0) };
     assert_eq!(all.feed(&other, END).outcome, Outcome::Conflict);
-    // The same epoch under another id is told by what it covers.
+    // The same epoch under another id is recognized by its coverage.
     let renamed = Sent { id: "another".to_owned(), ..a.clone() };
     let fed = all.feed(&renamed, END);
     assert_eq!((fed.outcome, fed.why.unwrap().0), (Outcome::LeftOut, "epoch"));
@@ -137,7 +137,7 @@ fn an_epoch_counts_once_however_often_it_comes() {
     assert_eq!(sizes(&all.reports[0]), union([1; 4]));
     assert_eq!(all.left_out(), [("a", "epoch"), ("a", "id")]);
     assert_eq!(all.last().revision, 2);
-    // A copy of what was reported changes nothing.
+    // A copy of a reported snapshot changes nothing.
     all.feed(&a, END + SECOND);
     all.advance(END + 100 * SECOND);
     assert_eq!(all.reports.len(), 1);
@@ -147,7 +147,7 @@ fn an_epoch_counts_once_however_often_it_comes() {
 fn what_does_not_merge_is_named_with_the_field_that_differs() {
     let mut all = Watched::of(&["a", "b", "cut", "garbage", "seed", "shape", "old", "whole"]);
     let own = |agent: &str, config: &Config| snapshots(agent, config, 1, &[9]).remove(0);
-    // Those that differ come first: most agents decide.
+    // Incompatible snapshots come first: the group with the most agents wins.
     let other_seed = Config { seed: Seed::file(&[8; 64]), ..flows() };
     let more = Parameters::new([("buckets", 2048)]);
     let other_shape = Config { parameters: more, ..flows() };
@@ -204,7 +204,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// The first half of an epoch is no reason to close it.
+/// The first half of an epoch must not close it.
 #[test]
 fn an_agent_that_restarts_within_an_epoch_is_waited_for() {
     let mut all = Watched::of(&["a", "b"]);
@@ -223,12 +223,12 @@ fn agents_are_learned_and_forgotten() {
     let mut all = Watched::new(LIMITS, Known::learned(100 * SECOND));
     let [a, b] = ["a", "b"].map(|agent| snapshots(agent, &flows(), 20, &[1]));
     let end_ns = |epoch: i64| START + (epoch + 1) * LENGTH;
-    // The first one to come is all that is known.
+    // Only the first agent is known so far.
     all.feed(&a[0], end_ns(0));
     all.feed(&b[0], end_ns(0));
     all.advance(end_ns(0));
     assert_eq!((all.last().reported, all.last().agents), (2, 2));
-    // The other one is waited for, until it has been away for long.
+    // The other one is waited for, until it has been silent for too long.
     let mut agents = Vec::new();
     for (epoch, sent) in (1..).zip(&a[1..]) {
         all.feed(sent, end_ns(epoch));
@@ -241,7 +241,7 @@ fn agents_are_learned_and_forgotten() {
     let missing: Vec<_> =
         all.reports.iter().filter(|report| !network(report).missing.is_empty()).collect();
     assert_eq!(missing.len(), 7, "after the delay");
-    // Another collector knows what was learned.
+    // Another collector restores the learned agents.
     let mut other = Known::learned(100 * SECOND);
     other.remember(&all.collector.known().learned_agents());
     let mut other = Watched::new(LIMITS, other);
@@ -259,23 +259,23 @@ fn memory_is_limited_and_what_finds_no_room_is_counted() {
     for sent in &a[..3] {
         assert_eq!(all.feed(sent, END).outcome, Outcome::Merged);
     }
-    // Open epochs are not given up for another one.
+    // Open epochs are not dropped for another one.
     let fed = all.feed(&a[3], END);
     assert_eq!((fed.outcome, fed.why.unwrap().0), (Outcome::LeftOut, "memory"));
     assert_eq!(all.collector.counts().of(Outcome::LeftOut), 1);
-    // The oldest that was reported is, and what comes of it then is too late.
+    // The oldest reported one is dropped. Its later snapshots are too late.
     all.feed(&b[0], END);
     all.feed(&b[1], END);
     assert_eq!(all.reports.len(), 2);
     assert_eq!(all.feed(&a[4], END).outcome, Outcome::Merged);
     let again = snapshots("b", &flows(), 1, &[1]).remove(0);
     assert_eq!(all.feed(&again, END).outcome, Outcome::Late);
-    // A clock that is far ahead opens no epochs.
+    // An agent whose clock is far ahead opens no epochs.
     let ahead = START - 1000 * SECOND;
     assert_eq!(all.feed(&a[9], ahead).why.unwrap().0, "time");
 }
 
-/// What is corrected counts once, and gauges stay those of the latest epoch.
+/// A corrected epoch counts once, and gauges stay those of the latest epoch.
 #[test]
 fn metrics_count_each_epoch_once() {
     let mut all = Watched::of(&["a", "b"]);

@@ -1,4 +1,4 @@
-//! Agents of a network, and what they send.
+//! A network of agents, and the snapshots they send.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub(crate) const SECOND: i64 = 1_000_000_000;
 /// The length of epochs.
 pub(crate) const LENGTH: i64 = 10 * SECOND;
 
-/// When the first epoch starts.
+/// Start of the first epoch.
 pub(crate) const START: i64 = 1_700_000_000 * SECOND;
 
 pub(crate) const LIMITS: Limits =
     Limits { delay_ns: 30 * SECOND, keep_ns: 300 * SECOND, memory_bytes: 1 << 30 };
 
-/// The seed of the file that all agents share.
+/// The seed in the file that all agents share.
 pub(crate) fn seed() -> Seed {
     Seed::file(&[7; 64]).unwrap()
 }
@@ -43,7 +43,7 @@ pub(crate) fn flows() -> Config {
     }
 }
 
-/// A packet: its time, and the last part of the address that it is from.
+/// A packet: its time, and the last part of its source address.
 pub(crate) type Packet = (i64, u16);
 
 /// A capture of these packets.
@@ -75,7 +75,7 @@ fn address(source: u16) -> [u8; 4] {
     [10, 0, high, low]
 }
 
-/// Keeps snapshots.
+/// A sink that keeps snapshots.
 #[derive(Default)]
 struct Keep(Vec<Arc<Saved>>);
 
@@ -88,7 +88,7 @@ impl Sink for Keep {
     }
 }
 
-/// The snapshots of a run over these packets.
+/// The snapshots of a run on these packets.
 pub(crate) fn measure(config: &Config, packets: &[Packet]) -> Vec<Arc<Saved>> {
     let mut source = Captures::from_bytes("test.pcap", capture(packets));
     let mut keep = Keep::default();
@@ -96,7 +96,7 @@ pub(crate) fn measure(config: &Config, packets: &[Packet]) -> Vec<Arc<Saved>> {
     keep.0
 }
 
-/// What an agent sends.
+/// A message of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) agent: String,
@@ -122,8 +122,8 @@ impl Sent {
     }
 }
 
-/// An agent's snapshots of the first epochs: in each, a packet from each of these addresses at its start and
-/// at its end. Another packet, of no epoch that is looked at, ends the last one.
+/// An agent's snapshots of the first epochs. In each, every address sends a packet at the start and
+/// at the end. One more packet ends the last epoch; its own epoch is ignored.
 pub(crate) fn snapshots(agent: &str, config: &Config, epochs: u32, sources: &[u16]) -> Vec<Sent> {
     let mut packets: Vec<Packet> = Vec::new();
     for epoch in 0..epochs {
@@ -139,11 +139,11 @@ pub(crate) fn snapshots(agent: &str, config: &Config, epochs: u32, sources: &[u1
     sent
 }
 
-/// A collector of `flows`, and the reports that it has emitted.
+/// A collector of `flows`, and the reports it has emitted.
 pub(crate) struct Watched {
     pub(crate) collector: Collector,
     pub(crate) reports: Vec<EpochReport>,
-    /// The merged snapshots, as they were reported.
+    /// The merged snapshots, as reported.
     pub(crate) sums: Vec<Vec<u8>>,
     next: i64,
 }
@@ -157,12 +157,12 @@ impl Watched {
         Self { collector, reports: Vec::new(), sums: Vec::new(), next: 0 }
     }
 
-    /// One that waits for these agents.
+    /// A collector that waits for these agents.
     pub(crate) fn of(agents: &[&str]) -> Self {
         Self::new(LIMITS, listed(agents))
     }
 
-    /// Takes the next message at a time, and reports what is complete.
+    /// Processes a message read at `now_ns`, and reports complete epochs.
     pub(crate) fn feed(&mut self, sent: &Sent, now_ns: i64) -> Fed {
         self.next += 1;
         let fed = self.collector.feed(&sent.message(self.next - 1), now_ns);
@@ -175,7 +175,7 @@ impl Watched {
         fed
     }
 
-    /// Reports what is due at a time.
+    /// Reports what is due at `now_ns`.
     pub(crate) fn advance(&mut self, now_ns: i64) {
         let (reports, sums) = (&mut self.reports, &mut self.sums);
         let mut emit = |report: EpochReport, sum: &Snapshot| {
@@ -185,12 +185,12 @@ impl Watched {
         self.collector.advance(now_ns, &mut emit).unwrap();
     }
 
-    /// The completeness of the report emitted last.
+    /// The completeness of the last report.
     pub(crate) fn last(&self) -> &Network {
         network(self.reports.last().unwrap())
     }
 
-    /// The fields that keep snapshots out of the report emitted last, with their agents.
+    /// Agents and fields of the snapshots left out of the last report.
     pub(crate) fn left_out(&self) -> Vec<(&str, &str)> {
         self.last().left_out.iter().map(|one| (&*one.agent, one.field)).collect()
     }
@@ -204,7 +204,7 @@ pub(crate) fn network(report: &EpochReport) -> &Network {
     report.network.as_ref().unwrap()
 }
 
-/// Packets by address, as a report lists them.
+/// Packets by address in a report.
 pub(crate) fn sizes(report: &EpochReport) -> BTreeMap<Vec<u8>, u64> {
     let (_, Report::Sizes { items, truncated, .. }) = &report.tasks[0] else { panic!("no top") };
     assert_eq!(*truncated, 0);
@@ -216,7 +216,7 @@ pub(crate) fn sizes(report: &EpochReport) -> BTreeMap<Vec<u8>, u64> {
     items.iter().map(size).collect()
 }
 
-/// Packets by address of an epoch, counted one by one.
+/// Packets by address in an epoch, counted one by one.
 pub(crate) fn union(packets: impl IntoIterator<Item = u16>) -> BTreeMap<Vec<u8>, u64> {
     let mut union = BTreeMap::new();
     for source in packets {

@@ -1,4 +1,4 @@
-//! A collector that is killed at any point loses nothing, and what it reports twice is told by its id.
+//! A collector killed at any point loses nothing, and repeated reports have the same id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::network::{
     LENGTH, LIMITS, SECOND, START, Sent, Watched, flows, listed, network, sizes, snapshots,
 };
 
-/// A message in the log: when it came, and where it is.
+/// A message in the log: its arrival time and its position.
 struct Logged {
     time_ns: i64,
     partition: i32,
@@ -20,7 +20,7 @@ struct Logged {
 
 const AGENTS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Messages of 30 epochs in two partitions: some late, some twice, some that do not merge.
+/// Messages of 30 epochs in two partitions: some late, some repeated, some incompatible.
 fn log() -> Vec<Logged> {
     let mut random = fastrand::Rng::with_seed(81);
     let mut log = Vec::new();
@@ -52,8 +52,8 @@ fn log() -> Vec<Logged> {
     log
 }
 
-/// Runs a collector over messages from these positions on, as if it had started when the log was this far, up
-/// to its end or where it is killed. Returns what it committed.
+/// Runs a collector from these positions, as if it had started when the log had reached `started`,
+/// to the end of the log or until it is killed. Returns the committed positions.
 fn collect(
     log: &[Logged],
     positions: &[Position],
@@ -74,7 +74,7 @@ fn collect(
         if !since(logged) {
             continue;
         }
-        // What was missed is read at once, when the collector comes back.
+        // When the collector comes back, it reads missed messages at once.
         let now_ns = logged.time_ns.max(log[started].time_ns);
         let Logged { partition, offset, sent, .. } = logged;
         let mut message = sent.message(*offset);
@@ -100,7 +100,7 @@ fn collect(
     committed
 }
 
-/// The report of each epoch that corrects all others, by its start.
+/// The last correction of each epoch's report, by start.
 fn last(reports: &[EpochReport]) -> BTreeMap<i64, (Network, BTreeMap<Vec<u8>, u64>)> {
     let mut last = BTreeMap::<i64, (Network, _)>::new();
     for report in reports {
@@ -150,7 +150,7 @@ fn killed_again_and_again_it_reports_the_same() {
     same_ids_say_the_same(&reports);
 }
 
-/// Of several reports with an id, any may be dropped.
+/// Among reports with the same id, any may be dropped.
 fn same_ids_say_the_same(reports: &[EpochReport]) {
     let mut by_id = BTreeMap::new();
     for report in reports {
@@ -162,7 +162,7 @@ fn same_ids_say_the_same(reports: &[EpochReport]) {
     }
 }
 
-/// A partition that another collector takes over is begun where its epochs begin.
+/// A partition that another collector takes over starts where its epochs start.
 #[test]
 fn partitions_move_between_collectors() {
     let log = log();

@@ -1,4 +1,4 @@
-//! A thousand agents, whose snapshots are late, lost, doubled and cut by restarts, and whose clocks are wrong.
+//! A thousand agents with late, lost, duplicated and split snapshots, and wrong clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,20 @@ use crate::network::{
 const AGENTS: usize = 1000;
 const EPOCHS: i64 = 8;
 
-/// Packets of an agent in an epoch.
+/// Packets per agent and epoch.
 const PACKETS: i64 = 4;
 
-/// What an agent sent of an epoch: its packets by address, one by one.
+/// The packets an agent sent in an epoch, by address.
 type Truth = BTreeMap<String, Vec<u16>>;
 
-/// A snapshot on its way, with what it is of.
+/// A snapshot in transit, and its contents.
 struct Flight {
     arrives_ns: i64,
     sent: Sent,
     sources: Vec<u16>,
 }
 
-/// The snapshots of an agent whose clock is ahead by `skew_ns`, and which restarts at some point.
+/// The snapshots of an agent whose clock is `skew_ns` ahead, and which restarts at some point.
 fn fly(agent: &str, skew_ns: i64, random: &mut Rng, flights: &mut Vec<Flight>) -> u64 {
     let config = flows();
     let mut packets: Vec<Packet> = Vec::new();
@@ -67,7 +67,7 @@ fn fly(agent: &str, skew_ns: i64, random: &mut Rng, flights: &mut Vec<Flight>) -
     lost
 }
 
-/// Checks a report against what was merged of its epoch.
+/// Checks a report against the merged snapshots of its epoch.
 fn check(report: &EpochReport, merged: &BTreeMap<i64, (u64, Truth)>, all: &BTreeSet<String>) {
     let (snapshots, of_epoch) = &merged[&report.start_ns.unwrap()];
     let network = network(report);
@@ -120,7 +120,7 @@ fn every_report_of_a_thousand_agents_is_the_union_of_what_came() {
             Outcome::Late => *late.entry(sent.agent.clone()).or_default() += 1,
             outcome => assert_eq!(outcome, Outcome::Duplicate),
         }
-        // Those that this snapshot completes.
+        // The reports that this snapshot completes.
         for report in collector.reports.drain(..) {
             check(&report, &merged, &all);
             checked += 1;

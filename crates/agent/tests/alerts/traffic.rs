@@ -1,24 +1,97 @@
-//! Benign traffic raises no alert.
+//! Planted attacks are detected, and benign traffic raises no alert.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use flowgauge_capture::Captures;
 use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::source::{Burst, Columns, Source, SourceError};
 use flowgauge_engine::{Config, EpochLength};
-use flowgauge_synthetic::{Packet, Traffic};
+use flowgauge_synthetic::{self as synthetic, Packet, Profile, Traffic};
 
-use super::attacks::{backbone, measurement};
-use super::watch_source;
+use super::{watch, watch_source};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Bytes that are captured of a generated packet.
+pub(crate) fn measurement(name: &str, key: &str, tasks: &[&str]) -> Config {
+    Config {
+        name: name.to_owned(),
+        key: key.parse().unwrap(),
+        algorithm: "linear-table".to_owned(),
+        tasks: Some(tasks.iter().map(|task| (*task).to_owned()).collect()),
+        epoch: EpochLength::Time(SECOND),
+        memory_bytes: 64 << 20,
+        ..Config::seeded(1)
+    }
+}
+
+pub(crate) fn backbone(seconds: u64, rate: u64, plants: &[&str]) -> synthetic::Config {
+    synthetic::Config {
+        profile: Profile::Backbone { flows: None },
+        packets: seconds * rate,
+        rate,
+        seed: 7,
+        plants: plants.iter().map(|plant| plant.parse().unwrap()).collect(),
+        ..synthetic::Config::default()
+    }
+}
+
+/// The epoch of the first line in which an alert fires.
+fn first_epoch(lines: &[String], alert: &str) -> Option<u64> {
+    let begin = format!("alert {alert} firing: ");
+    let line = lines.iter().find(|line| line.starts_with(&begin))?;
+    line.split("epoch ").nth(1)?.split(':').next()?.parse().ok()
+}
+
+#[test]
+fn a_flood_is_found_within_two_epochs_and_names_its_victim() {
+    let config = measurement("victims", "five-tuple", &["victims"]);
+    // The flood is from second 10 to 15 of 20.
+    let traffic = backbone(20, 20_000, &["flood:sources=20000,packets=40000,start=0.5,end=0.75"]);
+    let alert =
+        "flood: { when: 'victims.victims.distinct.low > 1000', for: 2 epochs, clear-after: 3s }";
+    let (lines, board) = watch(config, alert, traffic);
+    let epoch = first_epoch(&lines, "flood").unwrap();
+    assert!((10..12).contains(&epoch), "{lines:?}");
+    assert!(lines[0].contains("198.18.0.0 victims.distinct"), "{lines:?}");
+    assert!(lines[1].starts_with("alert flood cleared: victims epoch "), "{lines:?}");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(board.missed(), 0);
+}
+
+#[test]
+fn a_scan_is_found_within_two_epochs_and_stays_until_it_is_surely_over() {
+    let config = measurement("scanners", "five-tuple", &["superspreaders"]);
+    let traffic =
+        backbone(20, 20_000, &["scan:destinations=20000,packets=20000,start=0.5,end=0.75"]);
+    let alert = "scan: { when: scanners.superspreaders.distinct > 500 }";
+    let (lines, board) = watch(config, alert, traffic);
+    assert_eq!(first_epoch(&lines, "scan"), Some(10), "{lines:?}");
+    assert_eq!(lines.len(), 1, "five minutes of quiet have not passed: {lines:?}");
+    let firing = board.standings().into_iter().find(|standing| standing.alert == "scan").unwrap();
+    assert_eq!(serde_json::to_value(firing.state).unwrap(), "firing");
+    assert_eq!(firing.items[0].item, "198.18.0.0");
+}
+
+#[test]
+fn rates_and_entropy_are_those_of_the_epoch() {
+    let config = measurement("main", "five-tuple", &["top", "entropy", "cardinality"]);
+    let traffic = backbone(4, 10_000, &["burst:packets=20000,start=0.0,end=1.0"]);
+    let alerts = "
+        volume: { when: main.top.packets_per_second.low > 4900 and main.top.packets_per_second < 5100 }
+        share: { when: main.top.share > 0.45 and not main.top.share > 0.55 }
+        even: { when: main.entropy.normalized > 0.99 or main.cardinality.flows == 0 }
+    ";
+    let (lines, _) = watch(config, alerts, traffic);
+    assert_eq!(first_epoch(&lines, "volume"), Some(0), "{lines:?}");
+    assert_eq!(first_epoch(&lines, "share"), Some(0), "{lines:?}");
+    assert_eq!(first_epoch(&lines, "even"), None, "{lines:?}");
+}
+
+/// Captured bytes of a generated packet.
 const HEADERS: usize = 96;
 
-/// The alerts that the documentation shows, in one measurement.
+/// The alerts of the documentation, in one measurement.
 const ALERTS: &str = "
     flood: { when: main.victims.distinct.low > 1000, for: 2 epochs }
     scan: { when: main.superspreaders.distinct.low > 500 }
@@ -36,7 +109,7 @@ fn is_long() -> bool {
     env::var_os("FLOWGAUGE_LONG").is_some()
 }
 
-/// Generated traffic, which is not kept in memory.
+/// Generated traffic, drawn packet by packet.
 struct Generated {
     traffic: Traffic,
     bytes: Vec<u8>,
@@ -59,11 +132,11 @@ impl Source for Generated {
     }
 }
 
-/// The longest pause between two packets of a capture; longer ones are cut to it, so that there is something
-/// to judge.
+/// The longest pause between two packets of a capture. Longer ones are shortened, so that epochs
+/// have packets.
 const PAUSE_NS: i64 = SECOND / 100;
 
-/// Captures behind one another and again and again, until there were so many seconds.
+/// Captures in a row, repeated until `seconds` have passed.
 struct Loop {
     files: Vec<PathBuf>,
     next: usize,
@@ -87,7 +160,7 @@ impl Source for Loop {
         let file = &self.files[self.next % self.files.len()];
         let capture = self.capture.get_or_insert_with(|| Captures::open([file]));
         let mut read = Burst::new(&mut self.columns);
-        // Some are damaged; packets before the damage count.
+        // Some captures are damaged; packets before the damage count.
         let more = capture.poll(&mut read).unwrap_or(false);
         for frame in read.frames().iter() {
             let pause_ns = self.last_ns.map_or(PAUSE_NS, |last_ns| frame.time_ns - last_ns);
@@ -100,7 +173,7 @@ impl Source for Loop {
         if !more {
             (self.capture, self.last_ns) = (None, None);
             self.next += 1;
-            // Also where there is no packet, so that it ends.
+            // Time passes without a packet too, so that the loop ends.
             self.now_ns += PAUSE_NS;
         }
         self.packets += self.frames.len() as u64;
@@ -111,7 +184,7 @@ impl Source for Loop {
     }
 }
 
-/// An hour of 50,000 packets a second where `FLOWGAUGE_LONG` is set, else a minute.
+/// An hour of 50,000 packets per second if `FLOWGAUGE_LONG` is set, otherwise a minute.
 #[test]
 fn a_backbone_raises_nothing() {
     let seconds = if is_long() { 3600 } else { 60 };
@@ -130,7 +203,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// An hour of real captures where `FLOWGAUGE_LONG` is set, else ten minutes.
+/// An hour of real captures if `FLOWGAUGE_LONG` is set, otherwise ten minutes.
 #[test]
 fn real_captures_raise_nothing() {
     let Some(folder) = env::var_os("FLOWGAUGE_CAPTURES") else {
