@@ -63,7 +63,7 @@ impl Origin {
 /// the file. `sandbox` is the sandbox that the process has entered, if any.
 ///
 /// # Errors
-/// The file is invalid, a source or an output cannot be opened, or a thread fails.
+/// When the file is invalid, a source or an output cannot be opened, or a thread fails.
 pub fn run(
     origin: &Origin,
     more: &dyn Fn() -> Vec<Box<dyn Sink>>,

@@ -28,7 +28,7 @@ impl Anonymizer {
     /// Creates an agent's anonymizer. Its key is derived from the secret seed file.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// When the file cannot be read.
     pub(crate) fn new(seed: &Path) -> Result<Self, Failure> {
         Permutation::of(seed).map(Self)
     }
@@ -155,7 +155,7 @@ impl Permutation {
     /// The permutation of an agent, derived from its secret seed file.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// When the file cannot be read.
     fn of(seed: &Path) -> Result<Self, Failure> {
         let secret = std::fs::read(seed).map_err(|error| {
             Failure::Failed(format!("cannot read the seed {}: {error}", seed.display()))

@@ -137,7 +137,7 @@ impl Sink for Feed {
 /// closes when the agent ends.
 ///
 /// # Errors
-/// No agent listens there.
+/// When no agent listens there.
 pub fn attach(path: &Path) -> io::Result<Receiver<Value>> {
     let stream = UnixStream::connect(path)?;
     let (to, reports) = sync_channel(WAITING);

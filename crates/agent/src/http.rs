@@ -144,7 +144,7 @@ impl Server {
     /// Serves these routes on a separate thread.
     ///
     /// # Errors
-    /// The address is in use, or is reachable from other hosts without a token.
+    /// When the address is in use, or is reachable from other hosts without a token.
     pub fn start(name: &str, access: &Access, routes: Router) -> Result<Self, Failure> {
         let listen = access.listen;
         let failed = |error: io::Error| {

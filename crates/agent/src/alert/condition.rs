@@ -23,6 +23,27 @@ use super::fields::{AccountField, Bound};
 pub const MOST_ITEMS: usize = 10;
 
 /// A condition over the reports of one measurement.
+///
+/// ```
+/// use flowgauge_agent::alert::condition::{Condition, Verdict};
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::{Config, Plan, report::EpochReport, run, sink::Each};
+/// use flowgauge_synthetic::{Config as Traffic, Traffic as Packets, to_pcap_bytes};
+///
+/// let condition: Condition = "main.cardinality.flows > 1 and not account.dropped > 0".parse()?;
+/// let traffic = Packets::new(Traffic { packets: 1_000, ..Traffic::default() })?;
+/// let mut source = Captures::from_bytes("demo.pcap", to_pcap_bytes(traffic));
+/// let mut verdicts = Vec::new();
+/// let mut judge = Each(|report: &EpochReport| {
+///     verdicts.push(condition.judge(report));
+///     Ok(())
+/// });
+/// let tasks = Some(vec!["cardinality".to_owned()]);
+/// let plan = Plan::new(Config { tasks, ..Config::seeded(1) })?;
+/// run(plan, &mut source, &mut judge, &mut |_| {})?;
+/// assert!(matches!(verdicts[..], [Verdict::Matches(_)]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Condition {

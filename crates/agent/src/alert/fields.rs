@@ -161,7 +161,7 @@ impl Task {
     /// Finds a task by name.
     ///
     /// # Errors
-    /// The name is unknown; the message suggests the nearest one.
+    /// When the name is unknown; the message suggests the nearest one.
     pub(super) fn find(name: &str) -> Result<Self, String> {
         task::find(name).map(Self).map_err(|unknown| unknown.to_string())
     }

@@ -77,7 +77,7 @@ impl Alerts {
     /// the rule `loss` if there is none.
     ///
     /// # Errors
-    /// The operating system refuses a thread.
+    /// When the operating system refuses a thread.
     pub fn start(rules: BTreeMap<String, Rule>, helper: Option<Helper>) -> io::Result<Self> {
         Ok(Self::new(rules, Notifier::start(Box::new(Warnings::default()), LIMIT, helper)?))
     }

@@ -55,7 +55,7 @@ impl Notifier {
     /// Starts the thread, which logs to `log`. In a sandbox, `helper` runs the programs.
     ///
     /// # Errors
-    /// The operating system refuses a thread.
+    /// When the operating system refuses a thread.
     pub fn start(
         log: Box<dyn Write + Send>,
         limit: Duration,

@@ -63,6 +63,18 @@ impl Change {
 }
 
 /// Tracks the state of an alert from epoch to epoch.
+///
+/// ```
+/// use flowgauge_agent::alert::state::{Change, Evidence, Lasting, Tracker};
+///
+/// const SECOND: u64 = 1_000_000_000;
+/// let mut tracker = Tracker::new(Lasting::Epochs(2), 3 * SECOND);
+/// let mut epochs = (1..).map(|end| end * SECOND.cast_signed());
+/// let mut take = |evidence| tracker.take(epochs.next()?, SECOND, evidence);
+/// assert_eq!(take(Evidence::Matched), None);
+/// assert_eq!(take(Evidence::Matched), Some(Change::Firing));
+/// assert_eq!([(); 3].map(|()| take(Evidence::Quiet)), [None, None, Some(Change::Cleared)]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracker {
     lasting: Lasting,

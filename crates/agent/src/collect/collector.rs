@@ -325,7 +325,7 @@ impl Collector {
     /// Reports the epochs for which every agent has sent its last snapshot.
     ///
     /// # Errors
-    /// A report cannot be made.
+    /// When a report cannot be made.
     pub fn close_complete(
         &mut self,
         now_ns: i64,
@@ -344,7 +344,7 @@ impl Collector {
     /// kept long enough. Call it when all messages from before `now_ns` have been read.
     ///
     /// # Errors
-    /// A report cannot be made.
+    /// When a report cannot be made.
     pub fn advance(
         &mut self,
         now_ns: i64,

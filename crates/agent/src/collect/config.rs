@@ -170,7 +170,7 @@ impl Configuration {
     /// Reads a file. Environment variables and overrides replace its fields.
     ///
     /// # Errors
-    /// The file cannot be read or is invalid; the message names the line if it can.
+    /// When the file cannot be read or is invalid; the message names the line if it can.
     pub fn read(origin: &Origin) -> Result<Self, Failure> {
         config::read(&origin.path, &origin.sets, Self::checked)
     }
@@ -213,7 +213,7 @@ impl Configuration {
     /// The seed that all agents share.
     ///
     /// # Errors
-    /// The file has none, or others may read it.
+    /// When the file has none, or others may read it.
     pub fn seed(&self) -> Result<Seed, Failure> {
         let seed = seed::from_file(&self.collect.seed);
         seed.map_err(|error| Failure::Usage(format!("collect.seed: {error}")))

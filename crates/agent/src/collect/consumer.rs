@@ -112,7 +112,7 @@ impl Consumer {
     /// The floors that were committed with the position of each partition.
     ///
     /// # Errors
-    /// The brokers do not answer.
+    /// When the brokers do not answer.
     pub(super) fn floors(&self, partitions: &[i32]) -> Result<Vec<(i32, String)>, KafkaError> {
         let mut asked = TopicPartitionList::new();
         for partition in partitions {
@@ -133,7 +133,7 @@ impl Consumer {
     /// Commits positions in the background, or if `last`, before returning.
     ///
     /// # Errors
-    /// The client refuses.
+    /// When the client refuses.
     pub(super) fn commit(&self, positions: &[Position], last: bool) -> Result<(), KafkaError> {
         let mut list = TopicPartitionList::new();
         for Position { partition, offset, floors } in positions {

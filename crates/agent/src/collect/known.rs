@@ -9,6 +9,15 @@ const MOST: usize = 10_000;
 const MINUTE_NS: i64 = 60_000_000_000;
 
 /// The agents that are expected to report.
+///
+/// ```
+/// use flowgauge_agent::collect::Known;
+///
+/// let mut known = Known::learned(3_600_000_000_000);
+/// let saved = r#"{"web":{"edge-1":1700000040000000000}}"#;
+/// known.remember(saved);
+/// assert_eq!(known.learned_agents(), saved);
+/// ```
 #[derive(Clone, Debug)]
 pub enum Known {
     /// The agents of a list, and no others.

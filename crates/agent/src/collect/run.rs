@@ -51,7 +51,7 @@ const AGENTS: &str = "agents.json";
 /// process has entered, if any.
 ///
 /// # Errors
-/// The file is invalid, or an input or output cannot be opened.
+/// When the file is invalid, or an input or output cannot be opened.
 pub fn run(
     origin: &Origin,
     more: &dyn Fn() -> Vec<Box<dyn Sink>>,

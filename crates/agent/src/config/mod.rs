@@ -37,6 +37,21 @@ const PREFIX: &str = "FLOWGAUGE__";
 const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
 
 /// An agent's configuration, checked.
+///
+/// ```
+/// use flowgauge_agent::Configuration;
+///
+/// let path = std::env::temp_dir().join(format!("agent-{}.yaml", std::process::id()));
+/// let text = "agent: { name: edge, data: data }\n\
+///     sources: [{ interface: eth0 }]\n\
+///     measurements: { web: { key: source, filter: tcp port 443 } }\n";
+/// std::fs::write(&path, text)?;
+/// let configuration = Configuration::read(&path, &["measurements.web.top=5".to_owned()])?;
+/// std::fs::remove_file(path)?;
+/// assert_eq!(configuration.agent.name(), "edge");
+/// assert_eq!(configuration.measurements[0].top, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Configuration {
     /// The agent's own part of the file.
     pub agent: AgentOptions,
@@ -255,7 +270,7 @@ impl Configuration {
     /// Reads a file. Environment variables and `sets`, each `PATH=VALUE`, override its fields.
     ///
     /// # Errors
-    /// The file cannot be read or is invalid; the message names the line if it can.
+    /// When the file cannot be read or is invalid; the message names the line if it can.
     pub fn read(path: &Path, sets: &[String]) -> Result<Self, Failure> {
         read(path, sets, Self::checked)
     }
@@ -304,7 +319,7 @@ impl Configuration {
     /// The plan of all measurements, with its memory reserved.
     ///
     /// # Errors
-    /// Measurements are invalid, or names cannot be read.
+    /// When measurements are invalid, or names cannot be read.
     pub fn plan(&self) -> Result<Plan, Failure> {
         self.names.read()?;
         Plan::several(self.measurements.clone()).map_err(|error| Failure::Usage(error.to_string()))
@@ -315,7 +330,7 @@ impl Configuration {
 /// receives the fields and the first digits of a hash of all settings.
 ///
 /// # Errors
-/// The file cannot be read or is invalid; the message names the line if it can.
+/// When the file cannot be read or is invalid; the message names the line if it can.
 pub(crate) fn read<F: DeserializeOwned, T>(
     path: &Path,
     sets: &[String],

@@ -32,7 +32,7 @@ impl Databases {
     /// Reads the databases into memory.
     ///
     /// # Errors
-    /// A database cannot be read or is damaged.
+    /// When a database cannot be read or is damaged.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
         let read = |path: &PathBuf| {
             Reader::open_readfile(path).map_err(|error| {

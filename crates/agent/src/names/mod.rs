@@ -56,7 +56,7 @@ impl NamesOptions {
     /// Reads the files, if any are configured.
     ///
     /// # Errors
-    /// A file cannot be read or is damaged.
+    /// When a file cannot be read or is damaged.
     pub(crate) fn read(&self) -> Result<Option<Names>, Failure> {
         if self.prefixes.is_none() && self.databases.is_empty() {
             return Ok(None);
@@ -169,7 +169,7 @@ impl Prefixes {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file cannot be read, or a line lacks a prefix or a name.
+    /// When the file cannot be read, or a line lacks a prefix or a name.
     fn read(path: &Path) -> Result<Self, Failure> {
         let text = fs::read_to_string(path).map_err(|error| {
             Failure::Usage(format!("names.prefixes: cannot read {}: {error}", path.display()))

@@ -98,9 +98,9 @@ pub(super) fn encode(metrics: &Metrics) -> String {
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut samples = self.samples();
-        // Families have a fixed order; their series keep their own.
+        // An infinite bound has no series.
         samples.retain(|sample| sample.value.is_finite());
-        // A stable order of families, whose series keep theirs.
+        // Families have a fixed order; their series keep their own.
         let place = |name| FAMILIES.iter().position(|(family, ..)| *family == name);
         samples.sort_by_key(|sample| place(sample.family));
         for family in samples.chunk_by(|one, next| one.family == next.family) {

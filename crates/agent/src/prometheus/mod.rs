@@ -64,6 +64,23 @@ fn series() -> usize {
 
 /// A sink that keeps totals and the last report of each measurement as metrics. Clones share their
 /// state.
+///
+/// ```
+/// use flowgauge_agent::alert::Board;
+/// use flowgauge_agent::prometheus::Metrics;
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::{Config, Plan, run};
+/// use flowgauge_synthetic::{Config as Traffic, Traffic as Packets, to_pcap_bytes};
+///
+/// let metrics = Metrics::new(100, Board::default(), Default::default());
+/// let traffic = Packets::new(Traffic { packets: 1_000, ..Traffic::default() })?;
+/// let mut source = Captures::from_bytes("demo.pcap", to_pcap_bytes(traffic));
+/// let plan = Plan::new(Config::seeded(1))?;
+/// run(plan, &mut source, &mut metrics.clone(), &mut |_| {})?;
+/// let text = metrics.encode();
+/// assert!(text.contains("flowgauge_packets_total{measurement=\"main\"} 1000"), "{text}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Metrics {
     store: Arc<Mutex<Store>>,

@@ -53,7 +53,7 @@ impl Helper {
     /// Starts the helper with a command that calls [`help`].
     ///
     /// # Errors
-    /// The helper cannot be started.
+    /// When the helper cannot be started.
     pub(super) fn start(mut command: Command) -> io::Result<Self> {
         let pair = || {
             let flags = SocketFlags::CLOEXEC;
@@ -128,7 +128,7 @@ fn gone() -> io::Error {
 /// Answers requests on standard input and output until the agent ends.
 ///
 /// # Errors
-/// The agent's file cannot be read, or the system refuses.
+/// When the agent's file cannot be read, or the system refuses.
 pub fn help(origin: &Origin) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::Failed(format!("helper: {error}"));
     // The helper ends with the agent, not with these signals: until then, the agent may have

@@ -36,7 +36,7 @@ impl Sandbox {
     /// is the command that calls [`help`].
     ///
     /// # Errors
-    /// The user does not exist or cannot be assumed, a folder cannot be created, or the system
+    /// When the user does not exist or cannot be assumed, a folder cannot be created, or the system
     /// refuses.
     pub fn enter(
         configuration: &Configuration,

@@ -98,7 +98,7 @@ impl Places {
     /// Creates the folders to write to, owned by this user.
     ///
     /// # Errors
-    /// A folder cannot be created, or belongs to another user only.
+    /// When a folder cannot be created, or belongs to another user only.
     pub(super) fn make(&self, user: Option<&User>) -> Result<(), Failure> {
         for folder in &self.write {
             let failed = |error| {
@@ -129,7 +129,7 @@ impl Places {
     /// Confines this thread and the threads it starts. Returns a description for the log.
     ///
     /// # Errors
-    /// The system refuses.
+    /// When the system refuses.
     pub(super) fn enforce(&self) -> Result<String, RulesetError> {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let common = COMMON.iter().map(PathBuf::from);

@@ -22,7 +22,7 @@ const FOR_XDP: CapabilitySet = CapabilitySet::NET_RAW
 /// Looks up a user.
 ///
 /// # Errors
-/// The user does not exist, or this process cannot become that user.
+/// When the user does not exist, or this process cannot become that user.
 pub(super) fn find(name: &str) -> Result<User, Failure> {
     let usage = |reason: &str| Failure::Usage(format!("agent.user: {reason}"));
     let user = User::from_name(name)
@@ -41,7 +41,7 @@ pub(super) fn find(name: &str) -> Result<User, Failure> {
 /// the log.
 ///
 /// # Errors
-/// The system refuses.
+/// When the system refuses.
 pub(super) fn become_user(user: Option<&User>, xdp: bool) -> Result<String, Failure> {
     let refused = |what: &'static str| {
         move |error: &dyn std::fmt::Display| {
@@ -75,7 +75,7 @@ pub(super) fn become_user(user: Option<&User>, xdp: bool) -> Result<String, Fail
 /// Keeps only these capabilities, as far as the process has them.
 ///
 /// # Errors
-/// The system refuses.
+/// When the system refuses.
 pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
     let kept = rustix::thread::capabilities(None)?.permitted & kept;
     let inheritable = CapabilitySet::empty();
@@ -136,7 +136,7 @@ const REFUSED: &[i64] = &[
 /// leaves `bpf` for AF_XDP. Returns a description for the log.
 ///
 /// # Errors
-/// The system refuses the filter.
+/// When the system refuses the filter.
 pub(super) fn refuse(xdp: bool) -> Result<String, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(ARCH) else {
         return Ok(format!("no seccomp for {ARCH}"));

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Shows reports until the user quits. `from` names their origin.
 ///
 /// # Errors
-/// Standard output is not a terminal, or it fails.
+/// When standard output is not a terminal, or it fails.
 pub fn show(from: String, reports: &Receiver<Value>) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let mut view = View::new(from);
@@ -83,7 +83,7 @@ impl Sink for Shown {
 /// Measures a source without an agent, on a separate thread, until the source ends.
 ///
 /// # Errors
-/// The source cannot be opened, or the measurement is invalid.
+/// When the source cannot be opened, or the measurement is invalid.
 pub fn measure(source: SourceOptions, config: Config) -> Result<Receiver<Value>, Failure> {
     let config = Config { queues: source.queues(), pace: Pace::Live, ..config };
     let plan = Plan::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
