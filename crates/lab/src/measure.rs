@@ -41,7 +41,7 @@ struct Outcome {
 /// Measures everything that is selected: by algorithm, then task, then profile.
 ///
 /// # Errors
-/// An algorithm cannot be built, or memory is refused.
+/// When an algorithm cannot be built, or memory is refused.
 pub(crate) fn rows(form: &Form, selection: &Selection) -> Result<Vec<Row>, Failure> {
     let cases = plan::cases(&subject::all(selection))?;
     let mut by_profile = Vec::new();

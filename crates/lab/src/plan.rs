@@ -45,7 +45,7 @@ fn question(entry: &TaskEntry) -> (Scene, &'static [KeyKind]) {
 /// earlier parameters are left out.
 ///
 /// # Errors
-/// An algorithm cannot be built.
+/// When an algorithm cannot be built.
 pub(crate) fn cases(subjects: &[Subject]) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
     let mut planned: Vec<(String, Vec<String>)> = Vec::new();

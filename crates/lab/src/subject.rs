@@ -100,7 +100,7 @@ impl Subject {
     /// The options to build it from.
     ///
     /// # Errors
-    /// The accelerator is invalid.
+    /// When the accelerator is invalid.
     pub(crate) fn options<K: FlowKey>(
         &self,
         threshold: Threshold,

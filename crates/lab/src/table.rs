@@ -160,7 +160,7 @@ fn bounds(column: usize, cell: &str) -> Result<Bounds, String> {
 /// Writes a table.
 ///
 /// # Errors
-/// `out` cannot be written.
+/// When `out` cannot be written.
 pub(crate) fn write(rows: &[Row], mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join("\t"))?;
     rows.iter().try_for_each(|row| writeln!(out, "{}", row.cells().join("\t")))
@@ -169,7 +169,7 @@ pub(crate) fn write(rows: &[Row], mut out: impl Write) -> io::Result<()> {
 /// Reads a table; `name` is for errors.
 ///
 /// # Errors
-/// It cannot be read, or is not in the format of [`write()`].
+/// When it cannot be read, or is not in the format of [`write()`].
 pub(crate) fn read(from: impl BufRead, name: &Path) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for (at, line) in from.lines().enumerate() {

@@ -96,7 +96,7 @@ impl Scene {
     /// Draws the epochs, each of `packets` packets.
     ///
     /// # Errors
-    /// The planted flows do not fit into so few packets.
+    /// When the planted flows do not fit into so few packets.
     pub(crate) fn draw(
         self,
         profile: Profile,

@@ -30,7 +30,7 @@ impl<K: FlowKey> Trial<K> {
     /// Builds the summary and its tasks.
     ///
     /// # Errors
-    /// The summary cannot be built for such keys, or memory is refused.
+    /// When the summary cannot be built for such keys, or memory is refused.
     pub(crate) fn new(
         subject: &Subject,
         kind: KeyKind,
@@ -52,7 +52,7 @@ impl<K: FlowKey> Trial<K> {
     /// Builds tasks for this summary, which was built from these options.
     ///
     /// # Errors
-    /// Memory is refused.
+    /// When memory is refused.
     pub(crate) fn of(
         summary: Box<dyn Summary<K>>,
         kind: KeyKind,

@@ -237,7 +237,7 @@ pub(super) fn xxhash32(bytes: &[u8], seed: u32) -> u32 {
 /// A zeroed array.
 ///
 /// # Panics
-/// There is no memory, as for a vector.
+/// When there is no memory, as a vector does.
 pub(super) fn zeroed<T: Zeroable>(items: usize) -> Zeroed<T> {
     match Zeroed::new(items) {
         Ok(memory) => memory,

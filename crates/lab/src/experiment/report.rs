@@ -35,7 +35,7 @@ pub(crate) fn list() -> Result<(), Failure> {
 /// is rewritten after each experiment, so an interrupted run keeps its results.
 ///
 /// # Errors
-/// An experiment is unknown or cannot be measured, or a file cannot be written.
+/// When an experiment is unknown or cannot be measured, or a file cannot be written.
 pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     let chosen = chosen(&run.names)?;
     let setting = setting(run)?;
@@ -69,7 +69,7 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
 /// Judges earlier measurements from their tables, redraws the pictures, and rewrites the report.
 ///
 /// # Errors
-/// An experiment is unknown, or a file cannot be read or written.
+/// When an experiment is unknown, or a file cannot be read or written.
 pub(crate) fn judge(judge: &Judge) -> Result<(), Failure> {
     for experiment in chosen(&judge.names)? {
         if let Some(page) = Page::read(experiment, &judge.folder)? {
@@ -191,7 +191,7 @@ impl Page {
     /// Judges an earlier measurement from its files in a folder; `None` if there are none.
     ///
     /// # Errors
-    /// The files are damaged.
+    /// When the files are damaged.
     pub(super) fn read(
         experiment: &'static Experiment,
         folder: &Path,

@@ -103,7 +103,7 @@ impl Setting {
     /// The epochs of a scene.
     ///
     /// # Errors
-    /// What is planted does not fit, or the trace is too short or its keys are.
+    /// When what is planted does not fit, or the trace is too short or its keys are.
     pub(crate) fn epochs(&self, mix: Mix, scene: Scene) -> Result<Vec<Vec<Packet>>, Failure> {
         let profile = match (mix, &self.trace) {
             (Mix::Trace, Some(trace)) => {
@@ -130,7 +130,7 @@ impl Setting {
     /// Rejects a trace that knows fewer than `bytes` bytes of the five-tuple.
     ///
     /// # Errors
-    /// It knows fewer.
+    /// When it knows fewer.
     pub(crate) fn needs(&self, mix: Mix, bytes: usize) -> Result<(), Failure> {
         match &self.trace {
             Some(trace) if mix == Mix::Trace && trace.key_bytes < bytes => Err(Failure::Trace {
@@ -147,7 +147,7 @@ impl Trace {
     /// bytes of a five-tuple.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// When the file cannot be read.
     pub(crate) fn read(
         path: &Path,
         key_bytes: Option<usize>,

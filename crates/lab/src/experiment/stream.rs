@@ -27,7 +27,7 @@ impl<K: FlowKey + Extract<8>> Stream<K> {
     /// Draws one epoch of plain traffic.
     ///
     /// # Errors
-    /// The trace does not have it.
+    /// When the trace does not have it.
     pub(crate) fn draw(setting: &Setting, mix: Mix, kind: KeyKind) -> Result<Self, Failure> {
         let epochs = setting.epochs(mix, Scene::Plain)?;
         // Of IPv4 packets.

@@ -82,7 +82,7 @@ impl Structure {
     /// The options to build it from.
     ///
     /// # Errors
-    /// An accelerator is invalid.
+    /// When an accelerator is invalid.
     pub(crate) fn options<K: FlowKey>(&self, setting: &Setting) -> Result<Options, Failure> {
         let mut options = Options {
             parameters: self.parameters.clone(),
@@ -100,7 +100,7 @@ impl Structure {
     /// Builds the summary.
     ///
     /// # Errors
-    /// It cannot be built for such keys.
+    /// When it cannot be built for such keys.
     pub(crate) fn build<K: FlowKey>(
         &self,
         setting: &Setting,
@@ -113,7 +113,7 @@ impl Structure {
     /// Builds a concurrent summary, which several workers fill at once.
     ///
     /// # Errors
-    /// It cannot be concurrent, or cannot be built for such keys.
+    /// When it cannot be concurrent, or cannot be built for such keys.
     pub(crate) fn concurrent<K: FlowKey>(
         &self,
         setting: &Setting,
@@ -147,7 +147,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
     /// Counts the ground truth of packets drawn for this scene.
     ///
     /// # Errors
-    /// The trace lacks such keys.
+    /// When the trace lacks such keys.
     pub(crate) fn new(
         setting: &'a Setting,
         mix: Mix,
@@ -178,7 +178,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
     /// answer.
     ///
     /// # Errors
-    /// It cannot be built.
+    /// When it cannot be built.
     pub(crate) fn score(
         &self,
         structure: &Structure,

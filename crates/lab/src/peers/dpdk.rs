@@ -72,7 +72,7 @@ impl Peer for Table {
 /// Adds them to their groups, for a stream of `flows` flows.
 ///
 /// # Errors
-/// DPDK does not start, or refuses a structure.
+/// When DPDK does not start, or refuses a structure.
 pub(super) fn join(groups: &mut [Group], flows: usize) -> Result<(), Failure> {
     let dpdk = Dpdk::start(&ARGUMENTS.map(str::to_owned))
         .map_err(|error| Failure::Dpdk(error.to_string()))?;

@@ -93,7 +93,7 @@ impl Truth {
 /// Measures all structures, and writes the requested output.
 ///
 /// # Errors
-/// A structure cannot be built, or a file cannot be written.
+/// When a structure cannot be built, or a file cannot be written.
 pub(crate) fn measure(asked: &Peers) -> Result<(), Failure> {
     let setting = Setting { packets: asked.packets as usize, seed: asked.seed, ..Setting::quick() };
     let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::PAIR)?;
@@ -216,7 +216,7 @@ struct Row {
 /// Prints the table; with a path, writes it there with a Markdown version beside it.
 ///
 /// # Errors
-/// A file cannot be written.
+/// When a file cannot be written.
 fn write(rows: &[Row], about: &str, output: Option<&Path>) -> Result<(), Failure> {
     let tabs = tabs(rows);
     io::stdout().lock().write_all(tabs.as_bytes()).map_err(Failure::of("standard output"))?;

@@ -180,7 +180,7 @@ pub(super) const WORKING_SET: Rival =
     Rival { name: "its table alone", build: working_set, memory: None, speedup: Some(3.0) };
 
 /// # Panics
-/// The operating system refuses the memory.
+/// When the operating system refuses the memory.
 fn working_set() -> Box<dyn Contestant> {
     let options = Options::new(0, 1).with([("entries", 1 << 23)]);
     let table = WorkingSet::from_options(&options, 0).expect("there is as much memory");

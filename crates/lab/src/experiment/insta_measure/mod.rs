@@ -180,7 +180,7 @@ impl Lengths {
 /// Every flow of a run over Zipf five-tuples, `times` as long as the usual one.
 ///
 /// # Errors
-/// A structure cannot be built.
+/// When a structure cannot be built.
 fn run(
     setting: &Setting,
     structures: &[Structure],

@@ -90,7 +90,7 @@ impl Both {
     /// Both with a minimum duration.
     ///
     /// # Errors
-    /// A runner cannot be built.
+    /// When a runner cannot be built.
     pub(super) fn new(
         crew: &Crew,
         build: impl Fn() -> Built,

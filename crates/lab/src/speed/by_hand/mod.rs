@@ -133,7 +133,7 @@ impl<L: ByHand> Contestant for Plain<L> {
 /// Zeroed memory, like that of the summaries.
 ///
 /// # Panics
-/// The operating system refuses it.
+/// When the operating system refuses it.
 fn zeroed<T: Zeroable + Copy>(len: usize) -> Zeroed<T> {
     Zeroed::new(len).expect("there is as much memory as the summaries have")
 }
