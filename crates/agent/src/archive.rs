@@ -15,10 +15,8 @@ use flowgauge_parquet::Table;
 
 use crate::Failure;
 use crate::config::ArchiveOptions;
+use crate::journal::{PART, folders};
 use crate::replay::now_ns;
-
-/// Extension of an incomplete file.
-const PART: &str = "part";
 
 /// Writes tables of reports.
 pub(crate) struct Archive {
@@ -171,18 +169,6 @@ fn clean(archive: &Path, before: Option<&str>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Subfolders whose names start with `begin`.
-fn folders(of: &Path, begin: &str) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(of)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() && entry.file_name().to_string_lossy().starts_with(begin) {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
 }
 
 fn remove_parts(day: &Path) -> io::Result<()> {

@@ -20,7 +20,7 @@ use crate::config::JournalOptions;
 use crate::replay::now_ns;
 
 /// Extension of an incomplete file.
-const PART: &str = "part";
+pub(crate) const PART: &str = "part";
 
 /// Counts of the journal's epochs.
 #[derive(Debug, Default)]
@@ -58,8 +58,8 @@ impl Journal {
         };
         fs::create_dir_all(folder).map_err(failed)?;
         let mut kept = Vec::new();
-        for measurement in folders(folder).map_err(failed)? {
-            for day in folders(&measurement).map_err(failed)? {
+        for measurement in folders(folder, "").map_err(failed)? {
+            for day in folders(&measurement, "").map_err(failed)? {
                 collect(&day, &mut kept).map_err(failed)?;
             }
         }
@@ -166,16 +166,16 @@ pub(crate) fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> 
     written
 }
 
-/// The subfolders of a folder.
-fn folders(of: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut folders = Vec::new();
+/// Subfolders whose names start with `begin`.
+pub(crate) fn folders(of: &Path, begin: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(of)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            folders.push(entry.path());
+        if entry.file_type()?.is_dir() && entry.file_name().to_string_lossy().starts_with(begin) {
+            found.push(entry.path());
         }
     }
-    Ok(folders)
+    Ok(found)
 }
 
 /// Adds the epochs of a day, and removes files that a killed agent left unfinished.

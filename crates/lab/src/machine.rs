@@ -1,11 +1,12 @@
-//! The machine, and how steady it is.
+//! The machine: what it is, how steady it is, its time and its memory.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use flowgauge_kernel::{Isa, cycles};
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Isa, Zeroed, cycles};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor model and count, and the instruction set in use.
@@ -88,6 +89,17 @@ pub(crate) fn noise() -> (f64, f64) {
 pub(crate) fn thread_seconds() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+/// A zeroed array in huge pages, like the tables of the engine and of DPDK.
+///
+/// # Panics
+/// When there is no memory, as a vector does.
+pub(crate) fn zeroed<T: Zeroable>(items: usize) -> Zeroed<T> {
+    match Zeroed::new(items) {
+        Ok(memory) => memory,
+        Err(error) => panic!("{items} items of {} bytes: {error}", size_of::<T>()),
+    }
 }
 
 #[cfg(test)]

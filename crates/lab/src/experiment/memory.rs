@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use flowgauge_kernel::Zeroed;
 
-use super::papers::zeroed;
 use super::simulation::LINE_BYTES;
+use crate::machine::zeroed;
 
 /// What an antagonist does with its memory.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,11 @@
-//! Parts of the papers' structures: their heap, their hash functions, and memory in huge pages.
+//! Parts of the papers' structures: their heap and their hash functions.
 //!
 //! The heap is a hash index and a binary min-heap, for Space-Saving and for the heaviest keys of a
 //! sketch. Moving an entry updates its stored position.
 
-use bytemuck::Zeroable;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
-use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
+use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
 
 use super::latency::Runner;
 
@@ -232,17 +231,6 @@ pub(super) fn xxhash32(bytes: &[u8], seed: u32) -> u32 {
     hash = (hash ^ (hash >> 15)).wrapping_mul(PRIMES[1]);
     hash = (hash ^ (hash >> 13)).wrapping_mul(PRIMES[2]);
     hash ^ (hash >> 16)
-}
-
-/// A zeroed array.
-///
-/// # Panics
-/// When there is no memory, as a vector does.
-pub(super) fn zeroed<T: Zeroable>(items: usize) -> Zeroed<T> {
-    match Zeroed::new(items) {
-        Ok(memory) => memory,
-        Err(error) => panic!("{items} items of {} bytes: {error}", size_of::<T>()),
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 use hashbrown::HashMap;
 
 use super::{Contender, Peer};
+use crate::speed::{FREQUENT, frequent_bytes};
 
 const DATASKETCHES: &str = "datasketches";
 const ASAP: &str = "asap_sketchlib";
@@ -23,9 +24,6 @@ const COLUMNS: usize = 1 << 16;
 
 /// The share of sampled rows.
 const SAMPLED: f64 = 0.01;
-
-/// Capacity of the table of frequent items, in keys.
-const FREQUENT: usize = 1024;
 
 /// log₂ of the number of HyperLogLog registers.
 const REGISTERS: u8 = 14;
@@ -145,13 +143,6 @@ pub(super) fn frequent_items() -> Contender {
         flows: None,
     };
     of(DATASKETCHES, "FrequentItemsSketch", with)
-}
-
-/// Measured bytes of the full-size table, which the library grows itself.
-fn frequent_bytes() -> usize {
-    let Ok(mut sketch) = FrequentItemsSketch::<u64>::new(FREQUENT) else { return 0 };
-    (0..FREQUENT as u64).for_each(|key| sketch.update(key));
-    sketch.estimated_size()
 }
 
 /// A counting map with its default hasher.

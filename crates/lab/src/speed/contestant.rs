@@ -145,7 +145,7 @@ impl Contestant for Cataloged {
 }
 
 /// Capacity of the table of frequent items in keys, of which three quarters are used.
-const FREQUENT: usize = 1024;
+pub(crate) const FREQUENT: usize = 1024;
 
 /// Another implementation.
 pub(super) struct Rival {
@@ -192,7 +192,7 @@ fn frequent() -> Option<FrequentItemsSketch<u64>> {
 }
 
 /// Measured bytes of the full-size table, which the library grows itself.
-fn frequent_bytes() -> usize {
+pub(crate) fn frequent_bytes() -> usize {
     let Some(mut sketch) = frequent() else { return 0 };
     (0..FREQUENT as u64).for_each(|key| sketch.update(key));
     sketch.estimated_size()

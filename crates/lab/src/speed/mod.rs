@@ -19,6 +19,7 @@ use crate::args::Speed;
 use crate::failure::Failure;
 use crate::machine::thread_seconds;
 use contestant::{Cataloged, Contestant, Reading};
+pub(crate) use contestant::{FREQUENT, frequent_bytes};
 use entry::{ENTRIES, Entry, Traffic};
 use report::{Report, Rivalry, Row};
 pub(crate) use stream::ORDERS;

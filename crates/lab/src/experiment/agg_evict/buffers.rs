@@ -5,8 +5,8 @@ use flowgauge_core::key::FlowKey;
 use flowgauge_kernel::{Zeroed, cycles};
 
 use crate::experiment::latency::{Histogram, Latency, Runner, middle};
-use crate::experiment::papers::zeroed;
 use crate::experiment::setting::FRAME_BYTES;
+use crate::machine::zeroed;
 
 /// Buffer size, offset of the key, and buffers of a port beyond those of a batch, in that order.
 const BUFFER_BYTES: usize = 2048;

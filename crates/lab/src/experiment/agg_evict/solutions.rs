@@ -5,7 +5,7 @@ use flowgauge_kernel::Zeroed;
 
 use crate::experiment::papers::Heap;
 use crate::experiment::papers::xxhash32;
-use crate::experiment::papers::zeroed;
+use crate::machine::zeroed;
 
 /// Counts packets of flows, possibly several of one flow at once.
 pub(super) trait Solution<K>: Send {

@@ -8,7 +8,6 @@ use super::{BATCH, Contender, HEAP, SET_COUNT_MIN};
 use crate::experiment::chart::{Chart, log};
 use crate::experiment::latency::Runner;
 use crate::experiment::papers::xxhash32;
-use crate::experiment::papers::zeroed;
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
@@ -17,6 +16,7 @@ use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
+use crate::machine::zeroed;
 
 pub(crate) const HIERARCHICAL: Experiment = Experiment {
     name: "simple/hierarchical",

@@ -10,7 +10,7 @@ use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
 
 use crate::experiment::latency::Runner;
 use crate::experiment::papers::xxhash32;
-use crate::experiment::papers::zeroed;
+use crate::machine::zeroed;
 use crate::trial::THRESHOLD;
 
 /// Maximum probes for a key: a search in a table that is too small would not end.

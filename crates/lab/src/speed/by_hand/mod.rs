@@ -16,13 +16,13 @@ mod tables;
 mod univmon;
 mod visor;
 
-use bytemuck::Zeroable;
 use flowgauge_core::batch::{BATCH_PACKETS as BATCH, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_kernel::{Digester, Zeroed, prefetch as ask};
+use flowgauge_kernel::{Digester, prefetch as ask};
 
 use super::contestant::{Contestant, FRAME_BYTES};
 use super::stream::Stream;
+use crate::machine::zeroed;
 pub(super) use reversible::two_level;
 use sketches::{Conservative, CountMin, CountSketch, KAry, Sketch, Yardstick};
 
@@ -128,14 +128,6 @@ impl<L: ByHand> Contestant for Plain<L> {
         self.count(&stream.keys);
         stream.keys.len()
     }
-}
-
-/// Zeroed memory, like that of the summaries.
-///
-/// # Panics
-/// When the operating system refuses it.
-fn zeroed<T: Zeroable + Copy>(len: usize) -> Zeroed<T> {
-    Zeroed::new(len).expect("there is as much memory as the summaries have")
 }
 
 /// Derives another word from a digest, by a folded multiply.
