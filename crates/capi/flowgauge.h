@@ -12,12 +12,12 @@
 #include <stdint.h>
 
 /*
- The version of this interface. Programs and libraries of one number fit together.
+ The version of this interface. Programs and libraries with the same number are compatible.
  */
 #define FG_ABI_VERSION 1
 
 /*
- The call did what it should.
+ The call succeeded.
  */
 #define FG_OK 0
 
@@ -43,12 +43,12 @@
 #define FG_EBUSY -3
 
 /*
- The group measures no more, because of a defect or since a thread of it failed.
+ The group no longer measures, because of a defect or a failed thread.
  */
 #define FG_EDEAD -4
 
 /*
- The options or the YAML text are not understood, or ask for what cannot be.
+ The options or the YAML text are invalid.
  */
 #define FG_EOPTIONS -5
 
@@ -58,14 +58,15 @@
 #define FG_EFAILED -6
 
 /*
- A meter never waits: where no summaries are free, an epoch goes on into the next one, whose report
- says so. An epoch is 10 s unless the options say otherwise, and `fg_advance` tells the time.
+ A meter never waits: if no summaries are free, an epoch continues into the next one, and its
+ report says so. An epoch is 10 s unless the options say otherwise; `fg_advance` tells it the
+ time.
  */
 #define FG_LIVE 0
 
 /*
- A meter waits for free summaries and for its reports to be taken, so that these depend on the packets
- alone. All packets are one epoch unless the options say otherwise.
+ A meter waits for free summaries and for its reports to be taken, so reports depend only on the
+ packets. All packets are one epoch unless the options say otherwise.
  */
 #define FG_REPLAY 1
 
@@ -80,12 +81,12 @@
 #define FG_SNAPSHOT 2
 
 /*
- Packets of a burst that `fg_want` takes at most.
+ Maximum number of packets in a burst for `fg_want`.
  */
 #define FG_WANT_MOST 64
 
 /*
- A group of meters. Never look behind the pointer.
+ A group of meters. Opaque.
  */
 typedef struct fg_group fg_group;
 
@@ -98,7 +99,7 @@ typedef struct fg_report {
    */
   uint32_t kind;
   /*
-   Whether a snapshot holds the seed: keep it from everyone who may send packets.
+   Whether a snapshot holds the seed: keep it secret from senders of packets.
    */
   uint32_t secret;
   /*
@@ -106,15 +107,15 @@ typedef struct fg_report {
    */
   const char *measurement;
   /*
-   The number of the epoch; of a total how many there were.
+   The number of the epoch; in a total, the number of epochs.
    */
   uint64_t epoch;
   /*
-   The line with its end, or the snapshot; a zero follows.
+   The line with its newline, or the snapshot; followed by a zero byte.
    */
   const char *bytes;
   /*
-   How many bytes there are, without the zero.
+   Length in bytes, without the zero byte.
    */
   size_t length;
 } fg_report;
@@ -125,7 +126,7 @@ typedef struct fg_report {
 typedef void (*fg_take)(void *user, const struct fg_report *report);
 
 /*
- What a group is opened with. What is not set is 0.
+ The settings to open a group with. Unset fields are 0.
  */
 typedef struct fg_settings {
   /*
@@ -133,32 +134,32 @@ typedef struct fg_settings {
    */
   size_t size;
   /*
-   Measurements, one a line, each as `--measure` takes it: `NAME: OPTION=VALUE …`. A name may be left
-   out where there is one. `NULL` for all defaults.
+   Measurements, one per line, in the form of `--measure`: `NAME: OPTION=VALUE …`. The name may
+   be omitted if there is only one. `NULL` for all defaults.
    */
   const char *options;
   /*
-   Instead of options: the text of a file as `-C` takes it.
+   Instead of options: the text of a file for `-C`.
    */
   const char *yaml;
   /*
-   A file with the secret that the seed is made of, for snapshots of several hosts to be merged.
+   A file with the secret behind the seed, so that snapshots of several hosts can be merged.
    */
   const char *seed_file;
   /*
-   A seed that is known, for tests and comparisons. By default it is random.
+   A known seed, for tests and comparisons. By default it is random.
    */
   const uint64_t *seed;
   /*
-   Takes reports, on a thread of the library. `NULL` where they are polled.
+   Takes reports, on a thread of the library. `NULL` if they are polled.
    */
   fg_take take;
   /*
-   What it is called with.
+   The argument for `take`.
    */
   void *user;
   /*
-   Meters, 1 to 256: one for each thread that has packets.
+   Number of meters, 1 to 256: one for each thread that has packets.
    */
   uint32_t queues;
   /*
@@ -166,21 +167,21 @@ typedef struct fg_settings {
    */
   uint32_t pace;
   /*
-   Whether tunnels are followed to the packet inside.
+   Whether to follow tunnels to the inner packet.
    */
   uint32_t inner;
   /*
-   Whether each closed epoch is stored as a snapshot, too.
+   Whether to store each closed epoch as a snapshot too.
    */
   uint32_t snapshots;
 } fg_settings;
 
 /*
- A meter. The fields are for `fg_want` alone.
+ A meter. Only `fg_want` may use the fields.
  */
 typedef struct fg_meter {
   /*
-   Packets that are surely not wanted, from the next one on.
+   Number of packets, from the next one on, that are certainly not wanted.
    */
   uint64_t ahead;
   /*
@@ -196,17 +197,17 @@ typedef struct fg_meter {
    */
   uint64_t skipped_bytes;
   /*
-   Whether not all packets are wanted.
+   Whether some packets may be unwanted.
    */
   uint32_t samples;
 } fg_meter;
 
 /*
- The headers of a packet that the program has read already.
+ The headers of a packet that the program has already parsed.
  */
 typedef struct fg_headers {
   /*
-   Source address in network order; that of IPv4 in the first four bytes.
+   Source address in network order; an IPv4 address is in the first four bytes.
    */
   uint8_t source[16];
   /*
@@ -214,11 +215,11 @@ typedef struct fg_headers {
    */
   uint8_t destination[16];
   /*
-   Ports, as numbers of this machine.
+   Source port in host byte order.
    */
   uint16_t source_port;
   /*
-   As above.
+   Destination port in host byte order.
    */
   uint16_t destination_port;
   /*
@@ -226,19 +227,19 @@ typedef struct fg_headers {
    */
   uint32_t wire;
   /*
-   4 or 6; any other number for a packet that is not IP.
+   4 or 6; any other number if the packet is not IP.
    */
   uint8_t version;
   /*
-   The protocol; of IPv6 the first header that is not an extension.
+   The protocol; for IPv6, of the first header that is not an extension.
    */
   uint8_t protocol;
   /*
-   Whether there are ports: not in later fragments, nor where the protocol has none.
+   Whether there are ports: not in later fragments, nor if the protocol has none.
    */
   uint8_t has_ports;
   /*
-   0.
+   Must be 0.
    */
   uint8_t reserved;
 } fg_headers;
@@ -248,42 +249,41 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The version of the library's interface: to be compared with `FG_ABI_VERSION`.
+ The version of the library's interface, to compare with `FG_ABI_VERSION`.
  */
 uint32_t fg_abi_version(void);
 
 /*
- Why the last call that failed on this thread did, in one line. It is valid until another call fails.
+ Why the last failed call on this thread failed, in one line. Valid until another call fails.
  */
 const char *fg_error(void);
 
 /*
- Opens a group, and reserves all its memory. It begins threads, which run where the program's main
- thread may at this time.
+ Opens a group, and reserves all its memory. Starts threads on the cores that the program's main
+ thread may use at this time.
  */
 int fg_open(const struct fg_settings *settings, struct fg_group **group);
 
 /*
- The meter of a queue, counted from 0; `NULL` where there is none. It is for one thread at a time.
+ The meter of a queue, counted from 0, or `NULL` if there is none. It is for one thread at a
+ time.
  */
 struct fg_meter *fg_queue(const struct fg_group *group, uint32_t queue);
 
 /*
- Says what the first bytes of the packets are that this meter is pushed, by the number that pcap has for
- it: 1, Ethernet, unless it is set.
+ Sets the link type of this meter's packets, as pcap numbers them. The default is 1, Ethernet.
  */
-int fg_link(struct fg_meter *meter,
-            uint32_t link);
+int fg_link(struct fg_meter *meter, uint32_t link);
 
 /*
- The way of `fg_want` where a packet may be wanted. Call that instead.
+ The slow path of `fg_want`, for packets that may be wanted. Call `fg_want` instead.
  */
 uint64_t fg_pick(struct fg_meter *meter, uint32_t packets, uint64_t bytes, int64_t now_ns);
 
 /*
- Measures packets that arrived at `now_ns`, in nanoseconds since the UNIX epoch. Of packet `i` the bytes
- from `data[i]` on were captured, `captured[i]` of them (none where `data[i]` is `NULL`), and `wire[i]`
- were on the wire.
+ Measures packets that arrived at `now_ns`, in nanoseconds since the UNIX epoch. Packet `i` has
+ `captured[i]` captured bytes at `data[i]` (none if `data[i]` is `NULL`), and `wire[i]` bytes on
+ the wire.
  */
 int fg_push(struct fg_meter *meter,
             uint32_t packets,
@@ -293,8 +293,8 @@ int fg_push(struct fg_meter *meter,
             int64_t now_ns);
 
 /*
- Measures packets whose headers the program has read. A measurement with a filter counts them as
- filtered, since it judges bytes.
+ Measures packets whose headers the program has parsed. A measurement with a filter counts them
+ as filtered, since filters need the packet's bytes.
  */
 int fg_push_parsed(struct fg_meter *meter,
                    uint32_t packets,
@@ -302,32 +302,32 @@ int fg_push_parsed(struct fg_meter *meter,
                    int64_t now_ns);
 
 /*
- Says that no packet that is older than `now_ns` will be pushed: epochs end on time where no packets
- come.
+ Announces that no packet older than `now_ns` will be pushed, so that epochs end on time without
+ packets.
  */
 int fg_advance(struct fg_meter *meter, int64_t now_ns);
 
 /*
- Ends a queue, which has no more packets; its meter is closed. It may wait for the closing thread.
+ Ends a queue that has no more packets, and closes its meter. May wait for the closing thread.
  */
 int fg_end(struct fg_meter *meter);
 
 /*
- Calls a function with each report that waits, on this thread; waits for one up to `wait_ms`
- milliseconds. `FG_END` behind the last one, when all queues have ended.
+ Calls a function with each waiting report, on this thread. Waits up to `wait_ms` milliseconds
+ for the first one. Returns `FG_END` after the last one, when all queues have ended.
  */
 int fg_poll(const struct fg_group *group, uint32_t wait_ms, fg_take take, void *user);
 
 /*
- Counts the packets that meters of the group were pushed in vain: after its death, or while another
- thread used the meter.
+ Counts the packets that were pushed to meters of the group but not measured: after its death, or
+ while another thread used the meter.
  */
 int fg_dropped(const struct fg_group *group, uint64_t *packets);
 
 /*
- Closes a group: ends the queues that have not ended, and waits until the function that takes reports has
- the last one. Reports that were not polled are gone. Calls of other threads on its meters end first,
- and those that come later are refused.
+ Closes a group: ends the queues that have not ended, and waits until the function that takes
+ reports has returned from the last one. Reports that were not polled are lost. Other threads'
+ calls on its meters finish first, and later ones are refused.
  */
 int fg_close(struct fg_group *group);
 

@@ -5,6 +5,8 @@
 //! waits, locks, allocates or makes a system call, unless the group was opened for replay.
 //! Detectable misuse is an error: `NULL`, closed handles, a meter in use by another thread.
 //!
+//! `examples/pcap.c` measures a capture.
+//!
 //! # Safety
 //! For every function: a pointer is `NULL` or points to what the header says, texts end in a zero
 //! byte, arrays have as many items as the call says, and meters came from [`fg_queue`]. Handles
@@ -32,10 +34,10 @@ use group::Asked;
 use meter::Slot;
 use report::Taker;
 
-/// The version of this interface. Programs and libraries of one number fit together.
+/// The version of this interface. Programs and libraries with the same number are compatible.
 pub const FG_ABI_VERSION: u32 = 1;
 
-/// The call did what it should.
+/// The call succeeded.
 pub const FG_OK: c_int = 0;
 /// There are no more reports.
 pub const FG_END: c_int = 1;
@@ -46,18 +48,19 @@ pub const FG_ECLOSED: c_int = -2;
 /// Another thread uses the meter or polls the group, or the call comes from the function that takes a
 /// report.
 pub const FG_EBUSY: c_int = -3;
-/// The group measures no more, because of a defect or since a thread of it failed.
+/// The group no longer measures, because of a defect or a failed thread.
 pub const FG_EDEAD: c_int = -4;
-/// The options or the YAML text are not understood, or ask for what cannot be.
+/// The options or the YAML text are invalid.
 pub const FG_EOPTIONS: c_int = -5;
 /// The operating system refused memory, a thread or random bits.
 pub const FG_EFAILED: c_int = -6;
 
-/// A meter never waits: where no summaries are free, an epoch goes on into the next one, whose report
-/// says so. An epoch is 10 s unless the options say otherwise, and `fg_advance` tells the time.
+/// A meter never waits: if no summaries are free, an epoch continues into the next one, and its
+/// report says so. An epoch is 10 s unless the options say otherwise; `fg_advance` tells it the
+/// time.
 pub const FG_LIVE: u32 = 0;
-/// A meter waits for free summaries and for its reports to be taken, so that these depend on the packets
-/// alone. All packets are one epoch unless the options say otherwise.
+/// A meter waits for free summaries and for its reports to be taken, so reports depend only on the
+/// packets. All packets are one epoch unless the options say otherwise.
 pub const FG_REPLAY: u32 = 1;
 
 /// A report: a line of JSON, as `flowgauge --format json` writes it.
@@ -65,18 +68,18 @@ pub const FG_JSON: u32 = 1;
 /// A snapshot, as `flowgauge --save` writes it to a file.
 pub const FG_SNAPSHOT: u32 = 2;
 
-/// Packets of a burst that `fg_want` takes at most.
+/// Maximum number of packets in a burst for `fg_want`.
 pub const FG_WANT_MOST: u32 = 64;
 
-/// A group of meters. Never look behind the pointer.
+/// A group of meters. Opaque.
 pub struct fg_group {
     _nothing: [u8; 0],
 }
 
-/// A meter. The fields are for `fg_want` alone.
+/// A meter. Only `fg_want` may use the fields.
 #[repr(C)]
 pub struct fg_meter {
-    /// Packets that are surely not wanted, from the next one on.
+    /// Number of packets, from the next one on, that are certainly not wanted.
     pub ahead: u64,
     /// Time of the last packet.
     pub last_ns: i64,
@@ -84,7 +87,7 @@ pub struct fg_meter {
     pub until_ns: i64,
     /// Bytes of the packets skipped since the last call.
     pub skipped_bytes: u64,
-    /// Whether not all packets are wanted.
+    /// Whether some packets may be unwanted.
     pub samples: u32,
 }
 
@@ -93,88 +96,88 @@ pub struct fg_meter {
 pub struct fg_report {
     /// `FG_JSON` or `FG_SNAPSHOT`.
     pub kind: u32,
-    /// Whether a snapshot holds the seed: keep it from everyone who may send packets.
+    /// Whether a snapshot holds the seed: keep it secret from senders of packets.
     pub secret: u32,
     /// The name of the measurement.
     pub measurement: *const c_char,
-    /// The number of the epoch; of a total how many there were.
+    /// The number of the epoch; in a total, the number of epochs.
     pub epoch: u64,
-    /// The line with its end, or the snapshot; a zero follows.
+    /// The line with its newline, or the snapshot; followed by a zero byte.
     pub bytes: *const c_char,
-    /// How many bytes there are, without the zero.
+    /// Length in bytes, without the zero byte.
     pub length: usize,
 }
 
 /// Takes a report.
 pub type fg_take = Option<unsafe extern "C" fn(user: *mut c_void, report: *const fg_report)>;
 
-/// What a group is opened with. What is not set is 0.
+/// The settings to open a group with. Unset fields are 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct fg_settings {
     /// `sizeof(struct fg_settings)`.
     pub size: usize,
-    /// Measurements, one a line, each as `--measure` takes it: `NAME: OPTION=VALUE …`. A name may be left
-    /// out where there is one. `NULL` for all defaults.
+    /// Measurements, one per line, in the form of `--measure`: `NAME: OPTION=VALUE …`. The name may
+    /// be omitted if there is only one. `NULL` for all defaults.
     pub options: *const c_char,
-    /// Instead of options: the text of a file as `-C` takes it.
+    /// Instead of options: the text of a file for `-C`.
     pub yaml: *const c_char,
-    /// A file with the secret that the seed is made of, for snapshots of several hosts to be merged.
+    /// A file with the secret behind the seed, so that snapshots of several hosts can be merged.
     pub seed_file: *const c_char,
-    /// A seed that is known, for tests and comparisons. By default it is random.
+    /// A known seed, for tests and comparisons. By default it is random.
     pub seed: *const u64,
-    /// Takes reports, on a thread of the library. `NULL` where they are polled.
+    /// Takes reports, on a thread of the library. `NULL` if they are polled.
     pub take: fg_take,
-    /// What it is called with.
+    /// The argument for `take`.
     pub user: *mut c_void,
-    /// Meters, 1 to 256: one for each thread that has packets.
+    /// Number of meters, 1 to 256: one for each thread that has packets.
     pub queues: u32,
     /// `FG_LIVE` or `FG_REPLAY`.
     pub pace: u32,
-    /// Whether tunnels are followed to the packet inside.
+    /// Whether to follow tunnels to the inner packet.
     pub inner: u32,
-    /// Whether each closed epoch is stored as a snapshot, too.
+    /// Whether to store each closed epoch as a snapshot too.
     pub snapshots: u32,
 }
 
-/// The headers of a packet that the program has read already.
+/// The headers of a packet that the program has already parsed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct fg_headers {
-    /// Source address in network order; that of IPv4 in the first four bytes.
+    /// Source address in network order; an IPv4 address is in the first four bytes.
     pub source: [u8; 16],
     /// Destination address, likewise.
     pub destination: [u8; 16],
-    /// Ports, as numbers of this machine.
+    /// Source port in host byte order.
     pub source_port: u16,
-    /// As above.
+    /// Destination port in host byte order.
     pub destination_port: u16,
     /// Bytes on the wire.
     pub wire: u32,
-    /// 4 or 6; any other number for a packet that is not IP.
+    /// 4 or 6; any other number if the packet is not IP.
     pub version: u8,
-    /// The protocol; of IPv6 the first header that is not an extension.
+    /// The protocol; for IPv6, of the first header that is not an extension.
     pub protocol: u8,
-    /// Whether there are ports: not in later fragments, nor where the protocol has none.
+    /// Whether there are ports: not in later fragments, nor if the protocol has none.
     pub has_ports: u8,
-    /// 0.
+    /// Must be 0.
     pub reserved: u8,
 }
 
-/// The version of the library's interface: to be compared with `FG_ABI_VERSION`.
+/// The version of the library's interface, to compare with `FG_ABI_VERSION`.
 #[unsafe(no_mangle)]
 pub extern "C" fn fg_abi_version() -> u32 {
     FG_ABI_VERSION
 }
 
-/// Why the last call that failed on this thread did, in one line. It is valid until another call fails.
+/// Why the last failed call on this thread failed, in one line. Valid until another call fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn fg_error() -> *const c_char {
     error::last()
 }
 
-/// Opens a group, and reserves all its memory. It begins threads, which run where the program's main
-/// thread may at this time.
+/// Opens a group, and reserves all its memory. Starts threads on the cores that the program's main
+/// thread may use at this time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_open(settings: *const fg_settings, group: *mut *mut fg_group) -> c_int {
     entry(|| {
@@ -252,7 +255,8 @@ unsafe fn asked(settings: &fg_settings) -> Result<Asked<'_>, Problem> {
     })
 }
 
-/// The meter of a queue, counted from 0; `NULL` where there is none. It is for one thread at a time.
+/// The meter of a queue, counted from 0, or `NULL` if there is none. It is for one thread at a
+/// time.
 #[unsafe(no_mangle)]
 pub extern "C" fn fg_queue(group: *const fg_group, queue: u32) -> *mut fg_meter {
     let mut meter = std::ptr::null_mut();
@@ -265,8 +269,7 @@ pub extern "C" fn fg_queue(group: *const fg_group, queue: u32) -> *mut fg_meter 
     meter
 }
 
-/// Says what the first bytes of the packets are that this meter is pushed, by the number that pcap has for
-/// it: 1, Ethernet, unless it is set.
+/// Sets the link type of this meter's packets, as pcap numbers them. The default is 1, Ethernet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_link(meter: *mut fg_meter, link: u32) -> c_int {
     entry(|| {
@@ -278,7 +281,7 @@ pub unsafe extern "C" fn fg_link(meter: *mut fg_meter, link: u32) -> c_int {
     })
 }
 
-/// The way of `fg_want` where a packet may be wanted. Call that instead.
+/// The slow path of `fg_want`, for packets that may be wanted. Call `fg_want` instead.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_pick(
     meter: *mut fg_meter,
@@ -300,9 +303,9 @@ pub unsafe extern "C" fn fg_pick(
     wanted
 }
 
-/// Measures packets that arrived at `now_ns`, in nanoseconds since the UNIX epoch. Of packet `i` the bytes
-/// from `data[i]` on were captured, `captured[i]` of them (none where `data[i]` is `NULL`), and `wire[i]`
-/// were on the wire.
+/// Measures packets that arrived at `now_ns`, in nanoseconds since the UNIX epoch. Packet `i` has
+/// `captured[i]` captured bytes at `data[i]` (none if `data[i]` is `NULL`), and `wire[i]` bytes on
+/// the wire.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_push(
     meter: *mut fg_meter,
@@ -353,8 +356,8 @@ pub unsafe extern "C" fn fg_push(
 /// Packets passed to a meter at once.
 const BURST: usize = 64;
 
-/// Measures packets whose headers the program has read. A measurement with a filter counts them as
-/// filtered, since it judges bytes.
+/// Measures packets whose headers the program has parsed. A measurement with a filter counts them
+/// as filtered, since filters need the packet's bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_push_parsed(
     meter: *mut fg_meter,
@@ -409,8 +412,8 @@ impl fg_headers {
     }
 }
 
-/// Says that no packet that is older than `now_ns` will be pushed: epochs end on time where no packets
-/// come.
+/// Announces that no packet older than `now_ns` will be pushed, so that epochs end on time without
+/// packets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_advance(meter: *mut fg_meter, now_ns: i64) -> c_int {
     entry(|| {
@@ -420,15 +423,15 @@ pub unsafe extern "C" fn fg_advance(meter: *mut fg_meter, now_ns: i64) -> c_int 
     })
 }
 
-/// Ends a queue, which has no more packets; its meter is closed. It may wait for the closing thread.
+/// Ends a queue that has no more packets, and closes its meter. May wait for the closing thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_end(meter: *mut fg_meter) -> c_int {
     // SAFETY: the caller says so.
     entry(|| unsafe { Slot::of(meter)? }.close(false).map(|()| FG_OK))
 }
 
-/// Calls a function with each report that waits, on this thread; waits for one up to `wait_ms`
-/// milliseconds. `FG_END` behind the last one, when all queues have ended.
+/// Calls a function with each waiting report, on this thread. Waits up to `wait_ms` milliseconds
+/// for the first one. Returns `FG_END` after the last one, when all queues have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_poll(
     group: *const fg_group,
@@ -448,8 +451,8 @@ pub unsafe extern "C" fn fg_poll(
     })
 }
 
-/// Counts the packets that meters of the group were pushed in vain: after its death, or while another
-/// thread used the meter.
+/// Counts the packets that were pushed to meters of the group but not measured: after its death, or
+/// while another thread used the meter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_dropped(group: *const fg_group, packets: *mut u64) -> c_int {
     entry(|| {
@@ -463,9 +466,9 @@ pub unsafe extern "C" fn fg_dropped(group: *const fg_group, packets: *mut u64) -
     })
 }
 
-/// Closes a group: ends the queues that have not ended, and waits until the function that takes reports has
-/// the last one. Reports that were not polled are gone. Calls of other threads on its meters end first,
-/// and those that come later are refused.
+/// Closes a group: ends the queues that have not ended, and waits until the function that takes
+/// reports has returned from the last one. Reports that were not polled are lost. Other threads'
+/// calls on its meters finish first, and later ones are refused.
 #[unsafe(no_mangle)]
 pub extern "C" fn fg_close(group: *mut fg_group) -> c_int {
     entry(|| {
