@@ -29,15 +29,16 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Measures captures (pcap or pcapng, plain, gzip or zstd), and returns their reports.
 ///
-/// Options are those of 'flowgauge analyze', with underscores for dashes: key, task, filter, algorithm,
-/// memory, epoch, workers, seed and so on. `measure` holds several measurements, as texts such as
-/// 'web: key=source task=top' or as a dictionary of their options by name; options outside it apply to
-/// every measurement that does not set them. `snapshots` stores closed epochs, too.
+/// Options are those of 'flowgauge analyze', with underscores instead of dashes: key, task, filter,
+/// algorithm, memory, epoch, workers, seed and so on. `measure` holds several measurements, as
+/// texts such as 'web: key=source task=top' or as a dictionary of their options by name; options
+/// outside it apply to every measurement that does not set them. `snapshots` stores closed epochs
+/// too.
 ///
-/// Captures are paths, parts of files, as `cut` gives them, or open binary files, such as streams of fsspec.
-/// Open files are read once, in the order given.
+/// Captures are paths, parts of files from `cut`, or open binary files such as streams of fsspec.
+/// Open files are read once, in the given order.
 ///
-/// A capture that is damaged or cannot be read is warned of (CaptureWarning), and the rest is measured.
+/// A damaged or unreadable capture raises a CaptureWarning, and the rest is measured.
 ///
 /// >>> reports = flowgauge.analyze("capture.pcap", key="source", task=["top", "entropy"], seed=1)
 /// >>> reports[0].tables

@@ -22,10 +22,10 @@ const BURST: usize = 256;
 
 /// Measures packets that are pushed into it: frames, or columns of headers.
 ///
-/// It takes measurements and options as `analyze` does. `link` is the link type of the frames, by the number
-/// that pcap has for it: 1, Ethernet, unless it is set. An epoch ends with the packets, or with `advance`;
-/// its report comes a little later, from another thread. Closing waits for the last ones. Threads may share
-/// a meter; each call then waits for those before it.
+/// It takes measurements and options like `analyze`. `link` is pcap's number of the frames' link
+/// type, 1 (Ethernet) by default. An epoch ends with the packets, or with `advance`; its report
+/// arrives a little later, from another thread. Closing waits for the last reports. Threads may
+/// share a meter; each call waits for those before it.
 ///
 /// >>> with flowgauge.Meter("key=source task=top", epoch="10s", seed=1) as meter:
 /// ...     meter.push_columns(source=[0x0A000001, 0x0A000002, 0x0A000001], length=100, time_ns=0)
@@ -102,8 +102,8 @@ impl Meter {
 
     /// Measures frames: one, or several in the order of their times.
     ///
-    /// `time_ns` is the time of all or each in nanoseconds since the UNIX epoch, by default now; `length`
-    /// the bytes on the wire, by default those given.
+    /// `time_ns` is the time of all frames or of each, in nanoseconds since the UNIX epoch, by
+    /// default now; `length` is the bytes on the wire, by default the length of the frame.
     #[pyo3(signature = (frames, time_ns=None, length=None))]
     fn push(
         &self,
@@ -140,13 +140,14 @@ impl Meter {
         pushed.map_err(Into::into)
     }
 
-    /// Measures packets whose headers stand in columns, such as NumPy arrays.
+    /// Measures packets given as columns of header fields, such as NumPy arrays.
     ///
-    /// Columns are `source`, `destination`, `source_port`, `destination_port`, `protocol`, `length` (bytes on
-    /// the wire) and `time_ns`: one value for all packets, or an array with one for each. Addresses of IPv4
-    /// are numbers, or 4 bytes each; those of IPv6 16 bytes each. What is left out counts as 0, and as now.
-    /// Arrays of uint32, uint16, uint8, uint32 and int64 are read as they stand. A measurement with a filter
-    /// counts these packets as filtered.
+    /// Columns are `source`, `destination`, `source_port`, `destination_port`, `protocol`, `length`
+    /// (bytes on the wire) and `time_ns`: one value for all packets, or an array with one for each.
+    /// IPv4 addresses are numbers, or 4 bytes each; IPv6 addresses are 16 bytes each. Missing
+    /// columns count as 0, and a missing time as now. Arrays of uint32, uint16, uint8, uint32 and
+    /// int64 are read without conversion. A measurement with a filter counts these packets as
+    /// filtered.
     #[pyo3(signature = (**columns))]
     fn push_columns(&self, py: Python<'_>, columns: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let columns = Columns::new(py, columns)?;

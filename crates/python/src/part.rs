@@ -9,9 +9,9 @@ use pyo3::types::PyTuple;
 
 use crate::error::Problem;
 
-/// A part of a capture, by its place in the file, or all of the file. It can be pickled.
+/// A part of a capture, by its position in the file, or the whole file. It can be pickled.
 ///
-/// It holds no byte of the file: who measures it opens the file under the same path.
+/// It holds no bytes of the file: the process that measures it opens the file under the same path.
 ///
 /// >>> flowgauge.cut("capture.pcap", 4)
 /// [Part('capture.pcap', offset=0, length=None)]
@@ -91,11 +91,11 @@ impl From<PathBuf> for Part {
     }
 }
 
-/// Cuts a large capture into at most so many parts, at records that are certain. What cannot be cut for
-/// certain, such as a compressed capture, is one part.
+/// Cuts a large capture into at most this many parts, at certain record boundaries. A capture
+/// without certain boundaries, such as a compressed one, is one part.
 ///
-/// Each part may be measured by itself, and the snapshots merged. A part is proved where the part before it
-/// is measured without a problem; where one has a problem, measure the file as a whole.
+/// Each part may be measured separately, and the snapshots merged. A part is proven correct if the
+/// part before it was measured without a problem; after a problem, measure the file as a whole.
 ///
 /// >>> flowgauge.cut("capture.pcap", 4)
 /// [Part('capture.pcap', offset=0, length=None)]

@@ -65,7 +65,7 @@ impl Report {
 
 #[pymethods]
 impl Report {
-    /// `epoch`, `update` (what is known so far of an epoch that goes on), `gap` (a run of empty epochs) or
+    /// `epoch`, `update` (the state so far of an open epoch), `gap` (a run of empty epochs) or
     /// `total` (the end of a run).
     #[getter]
     fn kind(&self) -> &'static str {
@@ -241,7 +241,7 @@ impl Reports {
         PyList::new(py, &self.epochs)?.try_iter()
     }
 
-    /// The table of this name over all epochs. Where several measurements have it, name one of them.
+    /// The table with this name over all epochs. If several measurements have it, name one of them.
     #[pyo3(signature = (name, measurement=None))]
     fn table(&self, py: Python<'_>, name: &str, measurement: Option<&str>) -> PyResult<Table> {
         let items = self.epochs.iter().chain(&self.gaps).chain(&self.totals);
@@ -282,7 +282,7 @@ impl Reports {
         self.problems.clone()
     }
 
-    /// The closed epochs as snapshots, where they were asked for.
+    /// The closed epochs as snapshots, if they were requested.
     #[getter]
     fn snapshots(&self, py: Python<'_>) -> PyResult<Vec<Snapshot>> {
         let (seed, seed_file) = &self.seed;

@@ -23,10 +23,10 @@ use crate::table::{self, Table};
 /// Default memory limit for the summaries of a snapshot, in bytes.
 pub(crate) const MEMORY: usize = 1 << 30;
 
-/// A closed epoch, or several that were merged: what 'flowgauge merge' and 'query' work with.
+/// A closed epoch, or several merged ones: the data of 'flowgauge merge' and 'query'.
 ///
-/// It can be pickled. Its bytes are those of a file of 'flowgauge analyze --save'. They may hold the seed:
-/// keep them from senders of packets, or measure with a seed file.
+/// It can be pickled. Its bytes are those of a file of 'flowgauge analyze --save'. They may hold
+/// the seed: keep it secret from senders of packets, or measure with a seed file.
 ///
 /// >>> parts = flowgauge.analyze("capture.pcap", key="source", algorithm="count-min", memory="64KiB",
 /// ...                           epoch="100p", snapshots=True, seed=1).snapshots
@@ -141,7 +141,8 @@ impl Snapshot {
         covered.iter().map(one).collect()
     }
 
-    /// Adds other snapshots of the same measurement, which cover other epochs, and returns this one.
+    /// Merges other snapshots of the same measurement that cover other epochs into this one, and
+    /// returns it.
     #[pyo3(signature = (*others))]
     fn merge<'py>(
         slf: Bound<'py, Self>,
@@ -198,23 +199,25 @@ impl Snapshot {
         Ok(Report::new(item))
     }
 
-    /// The cells of a linear sketch (count-min, count-sketch, k-ary), for databases: a row for each length of
-    /// keys in bytes, 4 of IPv4 and 16 of IPv6 by source. Cells of several snapshots add up.
+    /// The cells of a linear sketch (count-min, count-sketch, k-ary), for databases: one row per
+    /// key length in bytes, such as 4 for IPv4 and 16 for IPv6 by source. Cells of several
+    /// snapshots can be added.
     fn cells(&self, py: Python<'_>) -> PyResult<Table> {
         let rows = py.detach(|| table::cells(&self.lock()))?;
         Ok(Table::new("cells", rows))
     }
 
-    /// The registers of a distinct counter (hyperloglog, fm, linear-counting), for databases: a row for each
-    /// length of keys in bytes. Those of hyperloglog merge by their maximum; those of the others are bitmaps in
-    /// words of 32 bits, and merge by OR.
+    /// The registers of a distinct counter (hyperloglog, fm, linear-counting), for databases: one
+    /// row per key length in bytes. Registers of hyperloglog merge by maximum; those of the others
+    /// are bitmaps in 32-bit words, and merge by OR.
     fn registers(&self, py: Python<'_>) -> PyResult<Table> {
         let rows = py.detach(|| table::registers(&self.lock()))?;
         Ok(Table::new("registers", rows))
     }
 
-    /// The cells that take a flow's weight, counted from 0, one in each row, and 1 or -1 as the weight is added
-    /// or subtracted there; with the length of its key in bytes. A flow is a text such as 'source=10.0.0.1'.
+    /// The cells that count a flow, numbered from 0, one in each row, each with 1 or -1 for a
+    /// weight that is added or subtracted there; and the length of the flow's key in bytes. A flow
+    /// is a text such as 'source=10.0.0.1'.
     fn places(&self, flow: &str) -> PyResult<(usize, Vec<(usize, i8)>)> {
         let inner = self.lock();
         let refused = |error: &dyn ToString| Problem::Option(error.to_string());

@@ -28,8 +28,8 @@ const SCHEMA: &CStr = c"arrow_schema";
 
 /// A table of a report, in Arrow's columns.
 ///
-/// Packages that read Arrow streams take it without a copy: pyarrow.table, pandas.DataFrame.from_arrow,
-/// polars.DataFrame. Columns are those of the command's Parquet files.
+/// Packages that read Arrow streams use it without a copy: pyarrow.table,
+/// pandas.DataFrame.from_arrow, polars.DataFrame. Columns are those of the command's Parquet files.
 ///
 /// >>> table = flowgauge.analyze("capture.pcap", key="source", task="top", seed=1)["top"]
 /// >>> table
