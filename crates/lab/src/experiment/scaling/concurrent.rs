@@ -136,7 +136,7 @@ fn contest(
     let mut alone = [shape.build::<Key8>(setting)?];
     let mut each = [shape.build::<Key8>(setting)?, shape.build::<Key8>(setting)?];
     let concurrent: Arc<dyn ConcurrentIngest<Key8>> = concurrent.into();
-    let mut alone = [Arc::clone(&concurrent)];
+    let mut one = [Arc::clone(&concurrent)];
     let mut both = [Arc::clone(&concurrent), concurrent];
     let whole = std::slice::from_ref(whole);
     let times = in_turns(
@@ -144,7 +144,7 @@ fn contest(
         setting.rounds,
         [
             &mut |passes| run(&mut alone, whole, passes),
-            &mut |passes| run(&mut alone, whole, passes),
+            &mut |passes| run(&mut one, whole, passes),
             &mut |passes| run(&mut each, parts, passes),
             &mut |passes| run(&mut both, parts, passes),
         ],
