@@ -1,7 +1,7 @@
 //! Exact tables (Simple, §3): the size of every flow, until the table is full.
 //!
-//! [`ExactTable`] is what all of them have in common. It is generic over what a flow keeps
-//! ([`State`]), and over where flows are kept and how they are found ([`Layout`]).
+//! `ExactTable` is what all of them have in common. It is generic over what a flow keeps
+//! (`State`), and over where flows are kept and how they are found (`Layout`).
 
 mod answers;
 mod cuckoo;
