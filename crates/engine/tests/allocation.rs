@@ -65,7 +65,7 @@ fn steps(config: &Config, format: Format, cycles: u64) -> (Vec<Step>, Account) {
     let before = Heap { allocations: 0, bytes: 0 };
     let mut meter = Meter { sink, steps, before, reading: heap() };
     let total = flowgauge_engine::run(plan, &mut source, &mut meter, &mut |_| {}).unwrap().total;
-    assert_eq!(total.account.read, cycles * cycle::PACKETS);
+    assert_eq!(total.account.read, cycles * PACKETS);
     assert!(total.problems.is_empty(), "{:?}", total.problems);
     (meter.steps, total.account)
 }
@@ -190,7 +190,7 @@ fn four_times_the_packets_allocate_no_more_where_several_measure() {
                 &mut Written::new(Json, io::sink()),
                 &mut |_| {},
             );
-            assert_eq!(total.unwrap().total.account.read, cycles * cycle::PACKETS);
+            assert_eq!(total.unwrap().total.account.read, cycles * PACKETS);
             heap().allocations - before.allocations
         };
         assert_eq!(allocations(4), allocations(16), "{dispatch:?}");
@@ -234,7 +234,7 @@ fn epochs_allocate_for_their_reports_only_and_keep_nothing() {
 }
 
 /// Packets of a cycle, which are a second apart in all: one every 500 µs.
-pub(crate) const PACKETS: u64 = 2_000;
+const PACKETS: u64 = 2_000;
 
 /// The formats that captures come in.
 #[derive(Clone, Copy, Debug)]
