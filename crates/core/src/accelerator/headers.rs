@@ -5,7 +5,7 @@
 //! weights.
 
 use super::sampler::Steps;
-use crate::summary::counter::Sampler;
+use crate::summary::sampling::Sampler;
 use crate::summary::{BuildError, BuildErrorKind, Parameter, Parameters, Setting};
 use crate::terms::Measure;
 

@@ -16,7 +16,7 @@ pub mod instant;
 mod options;
 pub mod quantile;
 pub(crate) mod remix;
-mod sampling;
+pub(crate) mod sampling;
 mod saturating;
 pub mod sketch;
 mod state;

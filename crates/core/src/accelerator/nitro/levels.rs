@@ -10,8 +10,8 @@ use crate::accelerator::Accelerate;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::counter::Sampler;
 use crate::summary::remix::remix;
+use crate::summary::sampling::Sampler;
 use crate::summary::{
     Answers, FIRST_WHOLE, Incompatible, Ingest, LevelSample, MOST_LEVELS, Options, Setting, Summary,
 };

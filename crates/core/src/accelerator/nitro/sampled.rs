@@ -17,7 +17,7 @@ use crate::accelerator::{Accelerate, HeaderRate, NitroSketch};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::counter::Sampler;
+use crate::summary::sampling::Sampler;
 use crate::summary::{
     Answers, Candidates, Cells, Counter, Incompatible, Ingest, Options, RowIngest, Sampling,
     Setting, SizeQuery, Summary, sum_and_largest,

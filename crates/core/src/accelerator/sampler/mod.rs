@@ -23,7 +23,7 @@ use super::headers::{self, Chance};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::counter::Sampler;
+use crate::summary::sampling::Sampler;
 use crate::summary::{
     Ability, Answers, BuildError, Counted, Counter, Incompatible, Ingest, Laws, Options, Sampling,
     Setting, Summary, sum_and_largest,

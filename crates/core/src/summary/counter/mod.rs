@@ -12,7 +12,6 @@ pub use netflow::NetFlow;
 pub use sketch_visor::SketchVisor;
 pub use space_saving::{SpaceSaving, StreamSummary};
 
-pub(crate) use super::sampling::Sampler;
 use super::{BuildError, BuildErrorKind, Counter, Estimate, Options, Parameter, SizeEstimate};
 use crate::terms::{Measure, Size};
 pub(super) use space_saving::{Monitor, Monitored};
