@@ -19,7 +19,7 @@ use flowgauge_kernel::{Digester, Seed, Zeroed};
 
 use crate::close::Closer;
 use crate::config::Config;
-use crate::crew::{Sharing, keeps_apart};
+use crate::crew::{Division, keeps_apart};
 use crate::error::{Able, EngineError};
 use crate::outline::Outlines;
 use crate::plan::Prepared;
@@ -39,15 +39,15 @@ pub(crate) fn build(
     config: Config,
     seed: Seed,
     outlines: Outlines,
-    sharing: Sharing,
+    division: Division,
 ) -> Result<Prepared, EngineError> {
     let shares = match outlines.lanes()[..] {
         [v4, v6] => vec![(v4.key_bytes, V4_SHARE), (v6.key_bytes, 1.0 - V4_SHARE)],
         ref lanes => lanes.iter().map(|lane| (lane.key_bytes, 1.0)).collect(),
     };
-    let builder = Builder::new(config, seed, &sharing, outlines.note)?;
-    let sets = builder.sets(&shares, &sharing)?;
-    builder.finish(sharing, sets)
+    let builder = Builder::new(config, seed, &division, outlines.note)?;
+    let sets = builder.sets(&shares, &division)?;
+    builder.finish(division, sets)
 }
 
 /// Divides the memory among lanes and tasks.
@@ -77,7 +77,7 @@ impl Builder {
     fn new(
         config: Config,
         seed: Seed,
-        sharing: &Sharing,
+        division: &Division,
         note: Option<String>,
     ) -> Result<Self, EngineError> {
         let key_bytes = config.key.lanes();
@@ -103,8 +103,8 @@ impl Builder {
             config,
             seed,
             entries,
-            all: sharing.all(),
-            all_for_one: sharing.all_for_one(),
+            all: division.all(),
+            all_for_one: division.all_for_one(),
             lanes_bytes: lanes_bytes - audit_bytes,
             audit_bytes,
             task_bytes_per_flow,
@@ -115,7 +115,7 @@ impl Builder {
     }
 
     /// Builds the sets of summaries. Each set divides its memory among the lanes by these shares.
-    fn sets(&self, lanes: &[(usize, f64)], sharing: &Sharing) -> Result<Sets, EngineError> {
+    fn sets(&self, lanes: &[(usize, f64)], division: &Division) -> Result<Sets, EngineError> {
         let set = || {
             let summary = |(key_bytes, share): &(usize, f64)| self.summary(*key_bytes, *share);
             let audit = |(key_bytes, share): &(usize, f64)| self.audit(*key_bytes, *share);
@@ -126,8 +126,8 @@ impl Builder {
         };
         let some = |count| (0..count).map(|_| set()).collect::<Result<Vec<_>, EngineError>>();
         let workers =
-            (0..sharing.measuring).map(|_| some(sharing.sets)).collect::<Result<_, _>>()?;
-        Ok(Sets { workers, sums: some(sharing.sums)? })
+            (0..division.measuring).map(|_| some(division.sets)).collect::<Result<_, _>>()?;
+        Ok(Sets { workers, sums: some(division.sums)? })
     }
 
     /// Builds a summary of keys of `key_bytes` bytes with `share` of the memory of a set.
@@ -209,8 +209,8 @@ impl Builder {
     }
 
     /// Builds the tasks for summaries of this size, without those that cannot be answered.
-    fn finish(mut self, sharing: Sharing, sets: Sets) -> Result<Prepared, EngineError> {
-        let view = sharing.view(self.config.key, &sets.workers);
+    fn finish(mut self, division: Division, sets: Sets) -> Result<Prepared, EngineError> {
+        let view = division.view(self.config.key, &sets.workers);
         let mut notes = std::mem::take(&mut self.notes);
         let unlocked = self.unlocked.load(Ordering::Relaxed);
         if unlocked > 0 {
@@ -228,7 +228,7 @@ impl Builder {
         }
         let rate = sets.first().header_rate();
         let sampling = rate.map(|rate| (rate, self.seed));
-        Ok(Prepared { config: self.config, batcher, sets, sharing, closer, sampling })
+        Ok(Prepared { config: self.config, batcher, sets, division, closer, sampling })
     }
 }
 

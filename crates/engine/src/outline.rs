@@ -9,7 +9,7 @@ use flowgauge_kernel::Seed;
 
 use crate::builder::{build_tasks, entries};
 use crate::config::Config;
-use crate::crew::Sharing;
+use crate::crew::Division;
 use crate::error::{Able, EngineError};
 use crate::plan::check_values;
 
@@ -113,14 +113,14 @@ const ANY_SEED: u64 = 0;
 /// # Errors
 /// When something in the configuration does not exist or cannot be answered. The error names
 /// alternatives.
-pub(crate) fn check(config: &mut Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
-    let (outlines, sharing) = measured(config, seed)?;
+pub(crate) fn check(config: &mut Config, seed: Seed) -> Result<(Outlines, Division), EngineError> {
+    let (outlines, division) = measured(config, seed)?;
     if config.tasks.is_none() {
         choose(config, &outlines.lanes(), TASKS)?;
     } else if let Some((task, reason)) = unanswered(config, &outlines.lanes(), &entries(config)?)? {
         return Err(EngineError::Task { task, reason, able: able(config, task) });
     }
-    Ok((outlines, sharing))
+    Ok((outlines, division))
 }
 
 /// Sets the task `quantiles` if these lanes answer it but none of the default tasks. A run without
@@ -159,7 +159,7 @@ const QUANTILES: &str = "quantiles";
 const FLOW_SIZE: &str = "flow-size";
 
 /// Checks everything except whether the tasks can be answered.
-fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
+fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Division), EngineError> {
     check_values(config)?;
     entries(config)?;
     let outlines = Outlines::new(config)?;
@@ -168,8 +168,8 @@ fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineEr
         let able = able(&Config { audit: None, ..config.clone() }, FLOW_SIZE);
         return Err(EngineError::Audit { algorithm, able });
     }
-    let sharing = Sharing::new(config, seed, &outlines.lanes())?;
-    Ok((outlines, sharing))
+    let division = Division::new(config, seed, &outlines.lanes())?;
+    Ok((outlines, division))
 }
 
 /// The tasks that `algorithm` with its default parameters answers for this key and measure.
@@ -259,7 +259,7 @@ fn can(config: &Config, algorithm: &str, form: &Form, task: &str) -> bool {
         tasks: Some(vec![task.to_owned()]),
         ..config.clone()
     };
-    let answers = |(outlines, _): (Outlines, Sharing)| {
+    let answers = |(outlines, _): (Outlines, Division)| {
         let refused = unanswered(&config, &outlines.lanes(), &entries(&config)?)?;
         Ok::<_, EngineError>(refused.is_none())
     };

@@ -15,7 +15,7 @@ use crate::close::Closer;
 use crate::close::group::{Alive, Group, MeterCloser, Side};
 use crate::close::queues::QueueCloser;
 use crate::config::{Config, Dispatch, EpochLength};
-use crate::crew::{self, Cores, Sharing, staff};
+use crate::crew::{self, Cores, Division, staff};
 use crate::error::EngineError;
 use crate::intake::Intake;
 use crate::meter::{ApartMeter, Meter, OneMeter, SeveralMeter, Stream};
@@ -44,7 +44,7 @@ pub(crate) struct Prepared {
     pub(crate) config: Config,
     pub(crate) batcher: BatcherOptions,
     pub(crate) sets: Sets,
-    pub(crate) sharing: Sharing,
+    pub(crate) division: Division,
     pub(crate) closer: Closer,
     /// The rate of a sampler before headers and the seed of its draws.
     pub(crate) sampling: Option<(HeaderRate, Seed)>,
@@ -177,7 +177,7 @@ impl Plan {
 
     /// The cores of the workers, if they are pinned.
     pub(crate) fn cores(&self) -> Option<Cores> {
-        self.0.first()?.sharing.cores.clone()
+        self.0.first()?.division.cores.clone()
     }
 
     /// Makes a meter for each queue, and the group that closes their epochs. Starts the workers
@@ -195,7 +195,7 @@ impl Plan {
         let (swaps, alive) = (Arc::default(), Alive::default());
         let mut streams: Vec<Vec<Stream>> = (0..queues).map(|_| Vec::new()).collect();
         let (mut closings, mut workers) = (Vec::new(), Vec::new());
-        for Prepared { mut config, batcher, sets, sharing, closer, sampling } in self.0 {
+        for Prepared { mut config, batcher, sets, division, closer, sampling } in self.0 {
             let mut sums: Vec<_> = sets.sums.into_iter().map(Set::new).collect();
             let (crews, side) = if queues > 1 {
                 let (crews, queues) =
@@ -203,10 +203,11 @@ impl Plan {
                 let sum = sums.swap_remove(0);
                 (crews, Side::Several(Box::new(QueueCloser::new(closer, queues, sum, &config))))
             } else {
-                let (crew, keepers) = staff(&config, &sharing, sets.workers, &swaps, &mut workers)?;
+                let (crew, keepers) =
+                    staff(&config, &division, sets.workers, &swaps, &mut workers)?;
                 (
                     vec![crew],
-                    Side::One(Box::new(MeterCloser::new(closer, keepers, sums, sharing.joined))),
+                    Side::One(Box::new(MeterCloser::new(closer, keepers, sums, division.joined))),
                 )
             };
             closings.push(side);
@@ -246,8 +247,8 @@ impl Plan {
 /// Checks a configuration, and builds its summaries and tasks.
 fn prepare(mut config: Config) -> Result<Prepared, EngineError> {
     let seed = config.seed.map_or_else(seed::random, Ok).map_err(EngineError::Seed)?;
-    let (outlines, sharing) = outline::check(&mut config, seed)?;
-    builder::build(config, seed, outlines, sharing)
+    let (outlines, division) = outline::check(&mut config, seed)?;
+    builder::build(config, seed, outlines, division)
 }
 
 /// Refuses numbers out of range, and measurements that workers cannot share.
@@ -273,12 +274,12 @@ fn check_names(configs: &[Config]) -> Result<(), EngineError> {
 
 impl Prepared {
     fn explain(&self) -> Explanation {
-        let (config, sharing) = (&self.config, &self.sharing);
-        let (view, closer) = (sharing.view(config.key, &self.sets.workers), &self.closer);
+        let (config, division) = (&self.config, &self.division);
+        let (view, closer) = (division.view(config.key, &self.sets.workers), &self.closer);
         let set_bytes: Vec<_> = self.sets.first().memory_bytes().collect();
         let for_updates = match config.epoch {
-            EpochLength::Whole => sharing.all() - sharing.measuring,
-            EpochLength::Packets(_) | EpochLength::Time(_) => sharing.sums,
+            EpochLength::Whole => division.all() - division.measuring,
+            EpochLength::Packets(_) | EpochLength::Time(_) => division.sums,
         };
         let updates_bytes = for_updates * self.sets.first().all_bytes();
         let views = view.lanes().into_iter().zip(set_bytes);
@@ -287,11 +288,11 @@ impl Prepared {
             lanes: views
                 .map(|(lane, memory_bytes)| LaneExplanation {
                     key_bytes: lane.key_bytes,
-                    memory_bytes: memory_bytes * sharing.all(),
+                    memory_bytes: memory_bytes * division.all(),
                     flows: lane.answers.flows().map(Flows::most),
                 })
                 .collect(),
-            audit_bytes: self.sets.first().audit_bytes() * sharing.all(),
+            audit_bytes: self.sets.first().audit_bytes() * division.all(),
             scratch_bytes: closer.scratch.memory_bytes(),
             history_bytes: closer.tasks.iter().map(|task| task.history_bytes()).sum(),
             report_bytes: report_bytes(closer, &view),
@@ -299,14 +300,14 @@ impl Prepared {
             tasks: closer.tasks.iter().map(|task| task.name()).collect(),
             notes: closer.notes.clone(),
             workers: config.workers,
-            sets: sharing.sets,
-            sums: sharing.sums,
+            sets: division.sets,
+            sums: division.sums,
             updates_bytes,
             shared: config.shared,
-            dispatch: sharing.way.dispatch(),
-            parts: sharing.parts,
-            turns: turns::suit(config, sharing),
-            same: sharing.same,
+            dispatch: division.way.dispatch(),
+            parts: division.parts,
+            turns: turns::suit(config, division),
+            same: division.same,
         }
     }
 }

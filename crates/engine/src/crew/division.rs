@@ -14,7 +14,7 @@ use crate::summaries::{Summaries, View};
 
 /// How workers divide the work.
 #[derive(Clone, Debug)]
-pub(crate) struct Sharing {
+pub(crate) struct Division {
     pub(crate) way: Routing,
     /// Whether the workers' summaries are read side by side instead of merged, because no flow is
     /// in two of them.
@@ -34,7 +34,7 @@ pub(crate) struct Sharing {
     pub(crate) cores: Option<Cores>,
 }
 
-impl Sharing {
+impl Division {
     /// The division of work for `config` and its lanes.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 //! treats an update like the end of an epoch; the closer merges the parts.
 
 mod dispatch;
+mod division;
 mod peer;
-mod sharing;
 
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -25,9 +25,9 @@ use crate::swaps::{Record, Swaps};
 use dispatch::{Dispatcher, PARCELS, Parcel, Worker};
 
 pub(crate) use dispatch::Routing;
+pub(crate) use division::{Division, keeps_apart};
 pub use linux::Cores;
 pub(crate) use peer::{Deal, MOST_PEERS, Peer};
-pub(crate) use sharing::{Sharing, keeps_apart};
 
 /// A thread that a meter started.
 pub(crate) type Started = (String, JoinHandle<Result<(), EngineError>>);
@@ -54,7 +54,7 @@ pub(crate) fn queues(
 /// reads.
 pub(crate) fn staff(
     config: &Config,
-    sharing: &Sharing,
+    division: &Division,
     mut sets: Vec<Vec<Summaries>>,
     swaps: &Arc<Mutex<Swaps>>,
     started: &mut Vec<Started>,
@@ -76,7 +76,7 @@ pub(crate) fn staff(
     for (number, sets) in (1..).zip(sets) {
         let (user, keeper) = exchange(sets);
         let (parcels, work) = ring(PARCELS, || Parcel::new(lanes));
-        let (worker, cores) = (Worker::new(user, Record::new(swaps)), sharing.cores.clone());
+        let (worker, cores) = (Worker::new(user, Record::new(swaps)), division.cores.clone());
         let name = format!("worker {number}");
         let thread = thread::Builder::new().name(name.clone()).spawn(move || {
             let _pinned = cores.map(|cores| cores.pin(number)).transpose()?;
@@ -87,7 +87,7 @@ pub(crate) fn staff(
         rings.push(parcels);
         keepers.push(keeper);
     }
-    let dispatcher = Dispatcher::new(config, sharing.way, lanes, rings);
+    let dispatcher = Dispatcher::new(config, division.way, lanes, rings);
     Ok((Box::new(dispatcher), keepers))
 }
 

@@ -51,19 +51,19 @@ pub(crate) fn run(
 ) -> Result<Attempt, EngineError> {
     let undivided = |plan| Ok(Attempt::Undivided(Box::new(plan)));
     let mut prepared = match plan.only() {
-        Ok(prepared) if prepared.sharing.parts => prepared,
+        Ok(prepared) if prepared.division.parts => prepared,
         Ok(prepared) => return undivided(prepared.into()),
         Err(plan) => return undivided(plan),
     };
     let Some(shares) = inputs.divide(prepared.config.workers) else {
-        if turns::suit(&prepared.config, &prepared.sharing) {
+        if turns::suit(&prepared.config, &prepared.division) {
             return by_turns(prepared, inputs, sink, progress);
         }
         return undivided(prepared.into());
     };
     let mut sets: Vec<_> = prepared.sets.workers.into_iter().flatten().collect();
     hand_out(&mut sets, prepared.config.workers, Summaries::another);
-    let (config, cores) = (&prepared.config, prepared.sharing.cores.as_ref());
+    let (config, cores) = (&prepared.config, prepared.division.cores.as_ref());
     if let Some((ended, origin)) =
         read(config, cores, prepared.batcher, &mut sets, shares, progress)?
     {
@@ -83,11 +83,11 @@ fn by_turns(
     sink: &mut dyn Sink,
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Attempt, EngineError> {
-    let Prepared { config, batcher, sets, sharing, mut closer, .. } = prepared;
+    let Prepared { config, batcher, sets, division, mut closer, .. } = prepared;
     let mut sets: Vec<_> = sets.workers.into_iter().flatten().collect();
     hand_out(&mut sets, config.workers, Summaries::another);
     let (ended, read) =
-        turns::read(&config, &sharing, batcher, &mut sets, inputs.chain(), progress)?;
+        turns::read(&config, &division, batcher, &mut sets, inputs.chain(), progress)?;
     if read.is_something() {
         let sets: Vec<_> = sets.iter().collect();
         closer.close(ended, &sets, sink)?;

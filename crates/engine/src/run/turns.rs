@@ -16,7 +16,7 @@ use flowgauge_core::summary::Incompatible;
 
 use crate::close::group::failed;
 use crate::config::Config;
-use crate::crew::{Deal, MOST_PEERS, Peer, Sharing};
+use crate::crew::{Deal, Division, MOST_PEERS, Peer};
 use crate::error::EngineError;
 use crate::intake::{Crew, Ended, Intake};
 use crate::run::{Read, pinned, spawn};
@@ -24,8 +24,8 @@ use crate::source::{Burst, Chunk, Chunks, Columns, Origin, Source, SourceError};
 use crate::summaries::Summaries;
 
 /// Whether workers may read an input by turns.
-pub(crate) fn suit(config: &Config, sharing: &Sharing) -> bool {
-    sharing.parts && (!sharing.joined || config.workers <= MOST_PEERS)
+pub(crate) fn suit(config: &Config, division: &Division) -> bool {
+    division.parts && (!division.joined || config.workers <= MOST_PEERS)
 }
 
 /// The input that workers read by turns.
@@ -63,7 +63,7 @@ struct Done {
 /// the source reported. Leaves one set that holds all packets, or several that share no flow.
 pub(crate) fn read(
     config: &Config,
-    sharing: &Sharing,
+    division: &Division,
     batcher: BatcherOptions,
     sets: &mut Vec<Summaries>,
     source: Box<dyn Chunks + Send>,
@@ -80,18 +80,18 @@ pub(crate) fn read(
         passed: Condvar::new(),
         // Some summaries give the same numbers whichever worker gets a packet. The others need a fixed
         // order, so that a run can be repeated.
-        fixed: (!sharing.same).then_some(sets.len()),
+        fixed: (!division.same).then_some(sets.len()),
     };
     let key_bytes = &config.key.lanes()[..sets[0].lanes.len()];
-    let peers = if sharing.joined { sets.len() } else { 0 };
-    let mut deals = Deal::among(peers, config, sharing.way, key_bytes).into_iter();
+    let peers = if division.joined { sets.len() } else { 0 };
+    let mut deals = Deal::among(peers, config, division.way, key_bytes).into_iter();
     let mut done = thread::scope(|scope| {
         let turns = &turns;
         let mut peers = sets.iter_mut().map(|set| Peer::new(set, deals.next())).enumerate();
         let own = peers.next();
         let mut others = Vec::new();
         for (worker, peer) in peers {
-            let cores = sharing.cores.as_ref();
+            let cores = division.cores.as_ref();
             let turn = Turn { turns, worker };
             others.push(spawn(scope, &format!("worker {worker}"), move || {
                 pinned(cores, worker, || Ok(turn.work(config, batcher, peer, &mut |_| {})))
@@ -100,7 +100,7 @@ pub(crate) fn read(
         let mut done = Vec::new();
         if let Some((worker, peer)) = own {
             let turn = Turn { turns, worker };
-            done.push(pinned(sharing.cores.as_ref(), worker, || {
+            done.push(pinned(division.cores.as_ref(), worker, || {
                 Ok(turn.work(config, batcher, peer, progress))
             })?);
         }
@@ -115,7 +115,7 @@ pub(crate) fn read(
     }
     let incompatible = |reason: Incompatible| EngineError::Workers(reason.to_string());
     sets.iter_mut().try_for_each(Summaries::collect).map_err(incompatible)?;
-    if !sharing.joined {
+    if !division.joined {
         let (first, others) = sets.split_at_mut(1);
         others.iter().try_for_each(|other| first[0].merge(other)).map_err(incompatible)?;
         first[0].settle();
