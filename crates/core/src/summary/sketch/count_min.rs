@@ -13,7 +13,7 @@ use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowInge
 use super::k_ary;
 use super::rows::{
     CONFIDENCE, Cell, Grid, Linear, MOST_ROWS, RowSketch, Rows, Rule, TOTAL_PARAMETERS, Targets,
-    Unsigned, Weight, build, build_concurrent, info, seldom_exceeded,
+    Unsigned, Weight, build, build_concurrent, info, seldom_exceeded, sum_of_sizes,
 };
 use crate::key::FlowKey;
 
@@ -178,8 +178,7 @@ pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
     if grid.total == u64::MAX {
         return true;
     }
-    let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();
-    let sums = grid.cells.chunks_exact(grid.rows.columns()).map(sum);
+    let sums = grid.cells.chunks_exact(grid.rows.columns()).map(sum_of_sizes);
     let lost = sums.map(|sum| u128::from(grid.total).checked_sub(sum));
     let lost = lost.sum::<Option<u128>>();
     lost.is_some_and(|lost| lost.min(u64::MAX.into()) == grid.saturated.into())

@@ -169,6 +169,17 @@ macro_rules! signed {
 }
 signed!(i32, u32; i64, u64);
 
+/// The sum of the sizes of the cells of a row, of which there are fewer than 2³².
+pub(crate) fn sum_of_sizes<C: Cell>(row: &[C]) -> u128 {
+    let sizes = row.iter().map(|cell| cell.size());
+    // Sums of narrow cells fit into 64 bits, which vector instructions add.
+    if C::MOST <= u32::MAX.into() {
+        u128::from(sizes.sum::<u64>())
+    } else {
+        sizes.map(u128::from).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

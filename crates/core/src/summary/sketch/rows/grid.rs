@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::bounds::{Counts, Listed, Noise};
-use super::cell::{Cell, join_all};
+use super::cell::{Cell, join_all, sum_of_sizes};
 use super::sketch::RowSketch;
 use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
@@ -356,8 +356,7 @@ impl<R: Rule> Grid<R> {
 
     /// Whether no row holds more than the total, whatever the signs of its cells.
     pub(crate) fn is_within_total(&self) -> bool {
-        let sum = |row: &[R::Cell]| row.iter().map(|cell| u128::from(cell.size())).sum::<u128>();
-        let is_within = |row| self.total == u64::MAX || sum(row) <= self.total.into();
+        let is_within = |row| self.total == u64::MAX || sum_of_sizes(row) <= self.total.into();
         self.cells.chunks_exact(self.rows.columns()).all(is_within)
     }
 
@@ -400,7 +399,11 @@ impl<R: Rule> Grid<R> {
         self.reach = self.cells.iter().map(|cell| cell.size()).max().unwrap_or(0);
         if self.unit == 0 && !R::is_possible(self) {
             let width = self.cells.memory_bytes();
-            return Err(from.invalid("cells", width, "no packets of this total make them"));
+            return Err(from.invalid(
+                "cells",
+                width,
+                "no packets with this total can make these cells",
+            ));
         }
         Ok(())
     }
