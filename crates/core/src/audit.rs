@@ -97,7 +97,7 @@ impl Audit {
         let (table, info, options) =
             AnySummary::decode(key_bytes, frame, limit, Some(seed), spare)?;
         if info.name != EXACT || options.digester.seed().id() != seed.id() {
-            let reason = "it is no linear-table under the seed of the lanes";
+            let reason = "it is not a linear-table under the seed of the summaries";
             return Err(from.invalid("audit", frame.len(), reason));
         }
         Ok(Self::of(key_bytes, one_in, options, table))
@@ -157,7 +157,7 @@ impl Audit {
     /// When the slices, seeds or keys differ.
     pub fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
         if self.one_in != other.one_in {
-            return Err(Incompatible("their audits are of other slices"));
+            return Err(Incompatible("the audited slices differ"));
         }
         self.table.merge(&other.table)
     }

@@ -104,7 +104,7 @@ pub struct Measurement {
     #[arg(long, value_name = "RATE", value_parser = values::rate, help_heading = HOW)]
     pub rate: Option<f64>,
 
-    /// Also count one flow in N exactly, such as 1/64, and report the error of its estimated size; takes an
+    /// Also count one flow in N exactly, such as 1/64, and report how far its estimate is off; takes an
     /// eighth of --memory
     #[arg(long, value_name = "1/N", value_parser = values::slice, help_heading = HOW)]
     pub audit: Option<u32>,

@@ -93,7 +93,8 @@ pub struct Running {
     #[arg(long, value_name = "FILE", help_heading = HOW)]
     pub seed_file: Option<PathBuf>,
 
-    /// List at most N items, and say how many were left out; 0 lists all, in memory for all (not for live)
+    /// List at most N items, and say how many were left out; 0 lists all, with memory for all of them (not
+    /// for live)
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = OUTPUT)]
     pub limit: usize,
 }

@@ -237,7 +237,7 @@ pub(crate) fn decode_of<K: FlowKey>(
     let mut from = Reader::new(bytes);
     let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
     if from.take(MAGIC.len(), "magic")? != MAGIC {
-        return invalid(&from, "magic", MAGIC.len(), "no summary begins like this");
+        return invalid(&from, "magic", MAGIC.len(), "no known summary begins with these bytes");
     }
     if from.number::<u16>("version")? != VERSION {
         return invalid(&from, "version", 2, "only version 3 is known");
@@ -286,7 +286,7 @@ pub(crate) fn decode_of<K: FlowKey>(
     let head = bytes.len() - CHECKSUM_BYTES - from.left();
     let payload = from.number::<u64>("length")?;
     if payload != from.left() as u64 {
-        return invalid(&from, "length", 8, "another number of bytes follows");
+        return invalid(&from, "length", 8, "it differs from the number of bytes that follow");
     }
 
     let options = Options {

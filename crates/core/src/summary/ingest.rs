@@ -220,7 +220,7 @@ impl<'a> Basis<'a> {
     fn difference(&self, other: &Self) -> Option<&'static str> {
         let same = [
             (self.seed == other.seed, "seeds differ"),
-            (self.key_bytes == other.key_bytes, "lengths of keys differ"),
+            (self.key_bytes == other.key_bytes, "key lengths differ"),
             (self.by == other.by, "measures differ"),
             (self.threshold == other.threshold, "thresholds differ"),
             (self.spread == other.spread, "spreads differ"),

@@ -104,7 +104,7 @@ fn keys_of_different_lengths_do_not_merge() {
         let Some(mut other) = build::<Key16>(info, &long) else { continue };
         feed(&mut *other, &packets(500, 50, 8), 256);
         let error = summary.merge(&*other).unwrap_err().to_string();
-        assert!(error.contains("lengths of keys differ"), "{}: {error}", info.name);
+        assert!(error.contains("key lengths differ"), "{}: {error}", info.name);
         assert!(encode(info, &short, &*summary) == before, "{}", info.name);
     }
 }

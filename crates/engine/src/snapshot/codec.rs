@@ -122,7 +122,7 @@ fn epoch(from: &mut Reader<'_>) -> Result<EpochLength, SnapshotError> {
         (1, packets @ 1.., _) => Ok(EpochLength::Packets(packets)),
         (2, _, ns @ 1..) => Ok(EpochLength::Time(ns)),
         (0..=2, ..) => {
-            Err(from.invalid("epoch length", 8, "no epoch of this kind is so long").into())
+            Err(from.invalid("epoch length", 8, "it is too long for this kind of epoch").into())
         }
         _ => Err(SnapshotError::Unknown { field: "kind of epoch", value: kind.into() }),
     }
@@ -143,7 +143,7 @@ fn traffic(from: &mut Reader<'_>, kind: u8) -> Result<Traffic, DecodeError> {
     {
         Ok(Traffic { packets, weight, delta, elsewhere })
     } else {
-        Err(from.invalid("sampled traffic", 24, "no sample has these numbers"))
+        Err(from.invalid("sampled traffic", 24, "it is impossible for a sample"))
     }
 }
 
@@ -235,7 +235,7 @@ pub(super) fn read(
         };
         if !options.first().is_none_or(same) {
             return Err(from
-                .invalid("lane", frame.len(), "it is not built as the first one")
+                .invalid("lane", frame.len(), "it differs from the first one in its parameters")
                 .into());
         }
         options.push(of_lane);

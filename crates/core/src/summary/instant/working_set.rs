@@ -332,7 +332,7 @@ impl<K: FlowKey> Summary<K> for WorkingSet<K> {
             !matches!(place, Place::Found(found) if found == at as usize)
         };
         if self.occupied[..self.flows].iter().any(|&at| lost(at)) {
-            return Err(from.invalid("entries", 0, "a flow is not where its key leads"));
+            return Err(from.invalid("entries", 0, "an entry is not where its key is looked up"));
         }
         Ok(())
     }
