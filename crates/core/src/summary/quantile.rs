@@ -41,79 +41,6 @@ const fn capacity(k: u64) -> usize {
     3 * k as usize + 8 * 60
 }
 
-/// A key, ordered by its canonical bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct OrderedKey<K>(K);
-
-impl<K: FlowKey> Ord for OrderedKey<K> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // A shorter key is padded with zeros.
-        self.0.canonical(K::BYTES).cmp(other.0.canonical(K::BYTES))
-    }
-}
-
-impl<K: FlowKey> PartialOrd for OrderedKey<K> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Serialized with the length of the longest key; [`with_items`] cuts the padding off.
-impl<K: FlowKey> KllValue for OrderedKey<K> {
-    const MIN_SERIALIZED_SIZE: usize = K::BYTES;
-
-    fn serialized_size(_: &Self) -> usize {
-        K::BYTES
-    }
-
-    fn serialize(value: &Self, bytes: &mut SketchBytes) {
-        bytes.write(value.0.canonical(K::BYTES));
-    }
-
-    fn deserialize(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
-        let key = input.remaining().get(..K::BYTES).and_then(K::from_canonical);
-        let key = key.ok_or_else(|| Error::new(ErrorKind::InvalidData, "a key is cut short"))?;
-        input.advance(K::BYTES as u64);
-        Ok(Self(key))
-    }
-}
-
-/// A sketch of keys or of numbers.
-enum Sketch<K> {
-    Keys(KllSketch<OrderedKey<K>>),
-    Numbers(KllSketch<KllFloat<f64>>),
-}
-
-/// A KLL sketch with its parameters.
-///
-/// The library writes to the sketch itself for each packet. The alignment keeps its cache lines,
-/// and the adjacent ones that are prefetched with them, apart from those of other workers.
-///
-/// ```
-/// use datasketches::kll::{KllFloat, KllSketch};
-/// use flowgauge_core::batch::Batch;
-/// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
-/// use flowgauge_core::summary::{Options, quantile::QuantileSketch};
-///
-/// let options = Options::new(1 << 16, 1).with([("of", "size")]);
-/// let mut summary = catalog::build::<Key4>("kll", &options).unwrap();
-/// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[192, 0, 2, 1]).unwrap(), 64, 0);
-/// summary.ingest(&mut batch);
-/// // Other DataSketches libraries read the image.
-/// let image = summary.downcast_ref::<QuantileSketch<Key4>>().unwrap().image();
-/// assert_eq!(KllSketch::<KllFloat<f64>>::deserialize(&image).unwrap().n(), 1);
-/// ```
-#[repr(align(128))]
-pub struct QuantileSketch<K> {
-    digester: Digester,
-    k: u16,
-    of: QuantileOf,
-    sketch: Sketch<K>,
-    latest_ns: Option<i64>,
-}
-
 /// KLL, in the catalog as `kll`.
 ///
 /// Cost per packet: one push, and sometimes the sorting of a level. Memory in bytes: `(3 k + 480) ×
@@ -224,6 +151,79 @@ impl Describe for Kll {
             latest_ns: None,
         }))
     }
+}
+
+/// A key, ordered by its canonical bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct OrderedKey<K>(K);
+
+impl<K: FlowKey> Ord for OrderedKey<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // A shorter key is padded with zeros.
+        self.0.canonical(K::BYTES).cmp(other.0.canonical(K::BYTES))
+    }
+}
+
+impl<K: FlowKey> PartialOrd for OrderedKey<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Serialized with the length of the longest key; [`with_items`] cuts the padding off.
+impl<K: FlowKey> KllValue for OrderedKey<K> {
+    const MIN_SERIALIZED_SIZE: usize = K::BYTES;
+
+    fn serialized_size(_: &Self) -> usize {
+        K::BYTES
+    }
+
+    fn serialize(value: &Self, bytes: &mut SketchBytes) {
+        bytes.write(value.0.canonical(K::BYTES));
+    }
+
+    fn deserialize(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
+        let key = input.remaining().get(..K::BYTES).and_then(K::from_canonical);
+        let key = key.ok_or_else(|| Error::new(ErrorKind::InvalidData, "a key is cut short"))?;
+        input.advance(K::BYTES as u64);
+        Ok(Self(key))
+    }
+}
+
+/// A sketch of keys or of numbers.
+enum Sketch<K> {
+    Keys(KllSketch<OrderedKey<K>>),
+    Numbers(KllSketch<KllFloat<f64>>),
+}
+
+/// A KLL sketch with its parameters.
+///
+/// The library writes to the sketch itself for each packet. The alignment keeps its cache lines,
+/// and the adjacent ones that are prefetched with them, apart from those of other workers.
+///
+/// ```
+/// use datasketches::kll::{KllFloat, KllSketch};
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Options, quantile::QuantileSketch};
+///
+/// let options = Options::new(1 << 16, 1).with([("of", "size")]);
+/// let mut summary = catalog::build::<Key4>("kll", &options).unwrap();
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[192, 0, 2, 1]).unwrap(), 64, 0);
+/// summary.ingest(&mut batch);
+/// // Other DataSketches libraries read the image.
+/// let image = summary.downcast_ref::<QuantileSketch<Key4>>().unwrap().image();
+/// assert_eq!(KllSketch::<KllFloat<f64>>::deserialize(&image).unwrap().n(), 1);
+/// ```
+#[repr(align(128))]
+pub struct QuantileSketch<K> {
+    digester: Digester,
+    k: u16,
+    of: QuantileOf,
+    sketch: Sketch<K>,
+    latest_ns: Option<i64>,
 }
 
 /// The value of the parameter `of`.

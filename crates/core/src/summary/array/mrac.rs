@@ -9,31 +9,18 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::CACHED_BYTES;
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::decompound::{decompound, recovered};
-use super::super::distinct::counted_linearly;
-use super::super::ingest::{Basis, twin};
-use super::super::{
-    Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge,
-    Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
-};
 use crate::batch::Batch;
 use crate::key::FlowKey;
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::decompound::{decompound, recovered};
 use crate::summary::describe::form;
+use crate::summary::distinct::counted_linearly;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::{
+    Answers, BuildError, CACHED_BYTES, Counted, Counter, Describe, Estimate, Incompatible, Info,
+    Ingest, Laws, Merge, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
+};
 use crate::terms::{Measure, Size};
-
-/// An array of packet counters.
-pub(super) struct PacketCounts<K> {
-    digester: Digester,
-    counters: Zeroed<u32>,
-    total: u64,
-    saturated: u64,
-    /// Expected number of flows of each size, computed on demand after the last packet.
-    flows: OnceCell<Vec<(u64, f64)>>,
-    key: PhantomData<K>,
-}
 
 /// An MRAC array of packets.
 ///
@@ -101,6 +88,17 @@ impl Describe for Mrac {
             key: PhantomData,
         }))
     }
+}
+
+/// An array of packet counters.
+pub(super) struct PacketCounts<K> {
+    digester: Digester,
+    counters: Zeroed<u32>,
+    total: u64,
+    saturated: u64,
+    /// Expected number of flows of each size, computed on demand after the last packet.
+    flows: OnceCell<Vec<(u64, f64)>>,
+    key: PhantomData<K>,
 }
 
 impl<K: FlowKey> Ingest<K> for PacketCounts<K> {

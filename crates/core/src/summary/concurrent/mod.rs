@@ -23,9 +23,9 @@ pub(super) use sums::{AtomicSums, CELL_BYTES, Sums};
 use std::sync::atomic::Ordering::Relaxed;
 
 use self::atomic::AtomicU64;
-use super::{BuildError, BuildErrorKind, Describe, Options, Summary};
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::summary::{BuildError, BuildErrorKind, Describe, Options, Summary};
 
 /// The write side of a summary that several workers fill.
 ///

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flowgauge_kernel::{Digester, prefetch};
 
-use super::super::sketch::rows::{Rows, ask_first, signs, with_rows};
-use super::super::{BuildError, Counter, Options, Summary};
 use super::atomic::{AtomicU64, Column, column};
 use super::{ConcurrentIngest, Total, add_saturating};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::sketch::rows::{Rows, ask_first, signs, with_rows};
+use crate::summary::{BuildError, Counter, Options, Summary};
 
 /// Packets ahead of the current one whose cells are prefetched.
 const PREFETCH_AHEAD: usize = 16;

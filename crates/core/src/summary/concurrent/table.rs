@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flowgauge_kernel::{Digester, prefetch};
 
-use super::super::state::Kind;
-use super::super::table::{Counts, LAYOUTS, LinearTable, MOST_BUCKETS};
-use super::super::{BuildError, BuildErrorKind, Counter, Describe, Memory, Options, Summary};
 use super::atomic::{AtomicU32, AtomicU64, Column, column};
 use super::{Concurrent, ConcurrentIngest, Total, add_saturating};
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::summary::state::Kind;
+use crate::summary::table::{Counts, LAYOUTS, LinearTable, MOST_BUCKETS};
+use crate::summary::{BuildError, BuildErrorKind, Counter, Describe, Memory, Options, Summary};
 use crate::terms::Size;
 
 /// The flows, and the ordinary table that they move to.

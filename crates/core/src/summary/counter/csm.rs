@@ -12,18 +12,17 @@ use std::marker::PhantomData;
 use fastrand::Rng;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::ingest::{Basis, twin};
-use super::super::remix::remix;
-use super::super::{
-    Answers, BuildError, BuildErrorKind, Counter, Describe, Estimate, Incompatible, Info, Ingest,
-    Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
-};
 use super::{exact_size, size};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::remix::remix;
+use crate::summary::{
+    Answers, BuildError, BuildErrorKind, Counted, Counter, Describe, Estimate, Incompatible, Info,
+    Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
+};
 use crate::terms::{Measure, Size};
 
 /// Default number of counters per flow, if there are enough.
@@ -37,19 +36,6 @@ const DEVIATIONS: f64 = 4.472_135_954_999_579;
 
 /// Added to the digest for each further counter of a flow: 2⁶⁴ divided by the golden ratio, odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The counters of all flows; `C` is `u32` for packets, `u64` for bytes.
-struct FlowCounters<K, C> {
-    keys: PhantomData<fn(K)>,
-    digester: Digester,
-    counters: Zeroed<C>,
-    per_flow: u32,
-    rng: Rng,
-    total: u64,
-    /// Sum of the squares of all counters, which gives the variance of estimates.
-    squares: u128,
-    saturated: u64,
-}
 
 /// Randomized counter sharing, in the catalog as `csm`.
 ///
@@ -101,6 +87,19 @@ impl Describe for Csm {
             Measure::Bytes => Box::new(FlowCounters::<K, u64>::new(options)?),
         })
     }
+}
+
+/// The counters of all flows; `C` is `u32` for packets, `u64` for bytes.
+struct FlowCounters<K, C> {
+    keys: PhantomData<fn(K)>,
+    digester: Digester,
+    counters: Zeroed<C>,
+    per_flow: u32,
+    rng: Rng,
+    total: u64,
+    /// Sum of the squares of all counters, which gives the variance of estimates.
+    squares: u128,
+    saturated: u64,
 }
 
 impl<K: FlowKey, C: Counter> FlowCounters<K, C> {

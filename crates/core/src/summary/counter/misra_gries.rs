@@ -17,26 +17,19 @@ use std::marker::PhantomData;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::ingest::{Basis, twin};
-use super::super::{
-    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Memory, Options, Setting, SizeEstimate, SizeQuery, Summary,
-};
 use super::space_saving::{BranchFree, Index};
 use super::{PARAMETERS, counters, exact_size, size};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::sorting::order;
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::{
+    Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Incompatible, Info,
+    Ingest, Laws, Memory, Options, Setting, SizeEstimate, SizeQuery, Summary,
+};
 use crate::terms::{Measure, Size};
-
-/// A Misra-Gries summary of the measure that `C` counts.
-struct MisraGriesSummary<K, C> {
-    keys: KeyCounters<K>,
-    measure: PhantomData<fn() -> C>,
-}
 
 /// Misra-Gries for packets or bytes, in the catalog as `misra-gries`.
 ///
@@ -85,6 +78,12 @@ impl Describe for MisraGries {
             Measure::Bytes => Box::new(MisraGriesSummary::<K, u64> { keys, measure: PhantomData }),
         })
     }
+}
+
+/// A Misra-Gries summary of the measure that `C` counts.
+struct MisraGriesSummary<K, C> {
+    keys: KeyCounters<K>,
+    measure: PhantomData<fn() -> C>,
 }
 
 impl<K: FlowKey, C: Counter> Ingest<K> for MisraGriesSummary<K, C> {

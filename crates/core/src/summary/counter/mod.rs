@@ -12,7 +12,9 @@ pub use netflow::NetFlow;
 pub use sketch_visor::SketchVisor;
 pub use space_saving::{SpaceSaving, StreamSummary};
 
-use super::{BuildError, BuildErrorKind, Counter, Estimate, Options, Parameter, SizeEstimate};
+use crate::summary::{
+    BuildError, BuildErrorKind, Counter, Estimate, Options, Parameter, SizeEstimate,
+};
 use crate::terms::{Measure, Size};
 pub(super) use space_saving::{Monitor, Monitored};
 

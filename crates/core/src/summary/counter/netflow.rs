@@ -8,35 +8,22 @@
 
 use flowgauge_kernel::Digester;
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::estimate::least_mean;
-use super::super::ingest::{Basis, twin};
-use super::super::sampling::{CONFIDENCE, Sampler, scaled};
-use super::super::table::{Counts, MOST_BUCKETS};
-use super::super::{
-    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary, sum_and_largest,
-};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
+use crate::summary::estimate::least_mean;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::sampling::{CONFIDENCE, Sampler, scaled};
+use crate::summary::table::{Counts, MOST_BUCKETS};
+use crate::summary::{
+    Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Incompatible, Info,
+    Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary, sum_and_largest,
+};
 use crate::terms::{Measure, Size};
 
 /// Default of `sample`: a common rate of routers on fast links.
 const SAMPLE: u64 = 100;
-
-/// A linear table of one in `sample` packets.
-struct SampledTable<K> {
-    digester: Digester,
-    table: Counts<K>,
-    sample: u64,
-    sampler: Sampler,
-    /// Size of all packets, sampled or not.
-    total: Size,
-    /// Bytes of the largest packet.
-    largest: u64,
-}
 
 /// Sampled NetFlow, in the catalog as `netflow`.
 ///
@@ -96,6 +83,18 @@ impl Describe for NetFlow {
             largest: 0,
         }))
     }
+}
+
+/// A linear table of one in `sample` packets.
+struct SampledTable<K> {
+    digester: Digester,
+    table: Counts<K>,
+    sample: u64,
+    sampler: Sampler,
+    /// Size of all packets, sampled or not.
+    total: Size,
+    /// Bytes of the largest packet.
+    largest: u64,
 }
 
 impl<K: FlowKey> SampledTable<K> {

@@ -12,19 +12,18 @@
 
 use std::collections::BTreeSet;
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::ingest::{Basis, twin};
-use super::super::sketch::{Least, RowSketch, Unsigned};
-use super::super::{
-    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
-    Parameter, Setting, SizeEstimate, SizeQuery, Summary,
-};
 use super::misra_gries::KeyCounters;
 use super::{exact_size, size};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::sketch::{Least, RowSketch, Unsigned};
+use crate::summary::{
+    Answers, BuildError, Candidates, Counted, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
+};
 use crate::terms::{Measure, Size};
 
 /// Default number of keys in the fast path, if the memory allows.

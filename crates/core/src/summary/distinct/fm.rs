@@ -7,12 +7,12 @@
 //! networking applications" (DIALM-POMC 2007). Below [`FEWEST`] flows per bitmap, the number of
 //! empty bitmaps gives the number of flows, as in linear counting.
 
-use super::super::{
-    BuildError, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
-};
 use super::{Bitmaps, Marks, counting_error, items_for, two_sigma};
 use crate::key::FlowKey;
 use crate::summary::describe::form;
+use crate::summary::{
+    BuildError, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
+};
 
 /// Correction of the mean (§2.2, theorem 2).
 const PHI: f64 = 0.773_51;

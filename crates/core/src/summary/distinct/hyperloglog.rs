@@ -8,16 +8,16 @@ use datasketches::common::NumStdDev;
 use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
 use flowgauge_kernel::Digester;
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::ingest::{Basis, twin};
-use super::super::{
-    Answers, BuildError, BuildErrorKind, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Parameter, Setting, Summary,
-};
 use super::{CONFIDENCE, items_for};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::{
+    Answers, BuildError, BuildErrorKind, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Options, Parameter, Setting, Summary,
+};
 
 /// Places for digests seen earlier in a batch.
 const SEEN: usize = BATCH_PACKETS;

@@ -6,12 +6,12 @@
 
 use flowgauge_kernel::prefetch;
 
-use super::super::{
-    BuildError, BuildErrorKind, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
-};
 use super::{Bitmaps, Marks, counted_linearly, counting_error};
 use crate::key::FlowKey;
 use crate::summary::describe::form;
+use crate::summary::{
+    BuildError, BuildErrorKind, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
+};
 
 /// Packets between the prefetch of a word and its use.
 const PREFETCH_AHEAD: usize = 32;

@@ -14,14 +14,14 @@ use std::ops::BitOr;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::codec::{DecodeError, Number, Reader, Writer};
-use super::ingest::{Basis, twin};
-use super::{
+use crate::batch::Batch;
+use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Number, Reader, Writer};
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::{
     Answers, BuildError, BuildErrorKind, Estimate, Incompatible, Ingest, Options, Parameters,
     Setting, Summary,
 };
-use crate::batch::Batch;
-use crate::key::FlowKey;
 
 /// Probability that a normal error is within two standard errors.
 const CONFIDENCE: f64 = 0.954;

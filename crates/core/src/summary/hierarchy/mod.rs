@@ -11,12 +11,14 @@ pub use rhhh::Rhhh;
 
 use flowgauge_kernel::Digester;
 
-use super::codec::{DecodeError, Reader, Writer};
-use super::counter::{Monitor, Monitored, counters, exact_size, size};
-use super::{BuildError, BuildErrorKind, Estimate, Incompatible, Options, Prefixes, SizeEstimate};
 use crate::batch::BATCH_PACKETS;
 use crate::key::{CanonicalKey, FlowKey, prefix_mask};
 use crate::sorting::sort_by;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::counter::{Monitor, Monitored, counters, exact_size, size};
+use crate::summary::{
+    BuildError, BuildErrorKind, Estimate, Incompatible, Options, Prefixes, SizeEstimate,
+};
 use crate::terms::{Hierarchy, Measure, Size};
 
 /// The prefix lengths of a node, and the mask that cuts a key to them.

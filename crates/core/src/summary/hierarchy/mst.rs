@@ -5,18 +5,17 @@
 //! per node and total weight N, the error of each prefix is at most N/m. The weight of an
 //! unreported prefix that no reported prefix covers is at most the threshold.
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::counter::{Monitored, PARAMETERS};
-use super::super::ingest::{Basis, twin};
-use super::super::{
-    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Options, Prefixes,
-    Setting, SizeEstimate, SizeQuery, Summary,
-};
 use super::{Lattice, fits};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::counter::{Monitored, PARAMETERS};
 use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::{
+    Answers, BuildError, Candidates, Counted, Describe, Incompatible, Info, Ingest, Laws, Options,
+    Prefixes, Setting, SizeEstimate, SizeQuery, Summary,
+};
 use crate::terms::{Measure, Size};
 
 /// Hierarchical heavy hitters with a Space-Saving for each node, in the catalog as `mst`.

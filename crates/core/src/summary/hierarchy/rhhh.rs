@@ -7,19 +7,18 @@
 //! the number of all packets, for f: after Z² V / ε² packets the error of every prefix is at most ε
 //! N. If packets weigh up to w, the error is Z √(V f w).
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::counter::{Monitored, PARAMETERS};
-use super::super::ingest::{Basis, twin};
-use super::super::sampling::{CONFIDENCE, Sampler, Z};
-use super::super::{
-    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
-    Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery, Summary,
-};
 use super::{Lattice, MOST_NODES, fits, ipv4_nodes};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::counter::{Monitored, PARAMETERS};
 use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::sampling::{CONFIDENCE, Sampler, Z};
+use crate::summary::{
+    Answers, BuildError, Candidates, Counted, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Options, Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery, Summary,
+};
 use crate::terms::{Hierarchy, Measure, Size};
 
 /// Hierarchical heavy hitters from a sample of the packets for each node, in the catalog as `rhhh`.

@@ -7,11 +7,11 @@
 //! and the marks say nothing about it. Between these two cases, variance and residual are
 //! interpolated by the fraction of foreign marks.
 
-use super::super::estimate::least_mean;
-use super::super::{Answers, Candidates, Estimate, SizeEstimate, SizeQuery};
 use super::regulated::{Regulated, RegulatedTable};
 use super::regulator::{Regulator, Word};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::estimate::least_mean;
+use crate::summary::{Answers, Candidates, Estimate, SizeEstimate, SizeQuery};
 use crate::terms::Size;
 
 impl<W: Word, const LAYERS: usize, T: RegulatedTable> Regulated<W, LAYERS, T> {

@@ -15,11 +15,10 @@ pub use regulated::{Regulated, RegulatedTable};
 pub use regulator::{Regulator, Word};
 pub use working_set::WorkingSet;
 
-use super::{BuildError, Describe, Info, Laws, Options, Summary};
 use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::summary::describe::form;
-use crate::summary::{Counted, Form};
+use crate::summary::{BuildError, Counted, Describe, Form, Info, Laws, Options, Summary};
 use regulator::{DECODE, LEVELS, SKETCH, WORD};
 use working_set::{ENTRIES, PROBE_LIMIT, TIMEOUT};
 

@@ -11,13 +11,13 @@
 
 use flowgauge_kernel::Digester;
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{
-    Answers, Counter, Incompatible, Ingest, Options, Setting, Summary, sum_and_largest,
-};
 use super::regulator::{Regulator, Word};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::{
+    Answers, Counter, Incompatible, Ingest, Options, Setting, Summary, sum_and_largest,
+};
 use crate::terms::Size;
 
 /// A flow table behind a regulator. It counts each flow separately, and its upper bounds include

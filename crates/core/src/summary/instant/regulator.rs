@@ -11,10 +11,10 @@
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
-use super::super::codec::{DecodeError, Number, Reader, Writer};
-use super::super::remix::remix;
-use super::super::{BuildError, BuildErrorKind, Options, Parameter, Setting};
 use crate::batch::BATCH_PACKETS;
+use crate::summary::codec::{DecodeError, Number, Reader, Writer};
+use crate::summary::remix::remix;
+use crate::summary::{BuildError, BuildErrorKind, Options, Parameter, Setting};
 
 /// Default size of all arrays in bytes, if the memory allows.
 const SKETCH_BYTES: usize = 128 << 10;

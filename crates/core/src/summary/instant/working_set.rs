@@ -8,14 +8,14 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::ingest::{Basis, twin};
-use super::super::{
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::{
     Answers, BuildError, Candidates, Counter, Incompatible, Ingest, Options, Parameter, Setting,
     SizeEstimate, SizeQuery, Summary,
 };
-use crate::batch::Batch;
-use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::Size;
 
 /// Default probe limit. A longer path costs more in a full table, a shorter one evicts before the

@@ -7,12 +7,11 @@
 
 use std::marker::PhantomData;
 
-use super::super::{BuildError, Describe, Estimate, Info, Laws, Options, Summary};
 use super::count_min::{all_exceed, excess, least, most_keys, sums};
 use super::rows::{Grid, MEMORY, Rule, TOTAL_PARAMETERS, Targets, Unsigned, build};
 use crate::key::FlowKey;
-use crate::summary::Counted;
 use crate::summary::describe::form;
+use crate::summary::{BuildError, Counted, Describe, Estimate, Info, Laws, Options, Summary};
 
 /// A Count-Min sketch with conservative update, of `u32` counters for packets or `u64` counters for
 /// bytes.

@@ -7,15 +7,15 @@
 
 use std::marker::PhantomData;
 
-use super::super::concurrent::{Concurrent, ConcurrentIngest};
-use super::super::distinct::counted_linearly;
-use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use super::k_ary;
 use super::rows::{
     CONFIDENCE, Cell, Grid, Linear, MOST_ROWS, RowSketch, Rows, Rule, TOTAL_PARAMETERS, Targets,
     Unsigned, Weight, build, build_concurrent, info, seldom_exceeded, sum_of_sizes,
 };
 use crate::key::FlowKey;
+use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
+use crate::summary::distinct::counted_linearly;
+use crate::summary::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 
 /// A Count-Min sketch of `u32` counters for packets or `u64` counters for bytes.
 ///

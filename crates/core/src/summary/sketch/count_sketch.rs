@@ -7,14 +7,14 @@
 
 use std::marker::PhantomData;
 
-use super::super::concurrent::{Concurrent, ConcurrentIngest};
-use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use super::rows::{
     CONFIDENCE, Grid, L2_PARAMETERS, Linear, MOST_ROWS, RowSketch, Rows, Rule, Signed, Targets,
     Weight, build, build_concurrent, deviations, info, median, median_fails, median_of_rows,
     seldom_short, signs, sum_over,
 };
 use crate::key::FlowKey;
+use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
+use crate::summary::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 
 /// A Count Sketch of `i32` counters for packets or `i64` counters for bytes.
 ///

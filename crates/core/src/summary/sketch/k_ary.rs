@@ -9,8 +9,6 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::super::concurrent::{Concurrent, ConcurrentIngest};
-use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use super::count_min::{adds_up, most_keys};
 use super::count_sketch::medians;
 use super::rows::{
@@ -19,6 +17,8 @@ use super::rows::{
     sum_over,
 };
 use crate::key::FlowKey;
+use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
+use crate::summary::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use crate::terms::Threshold;
 
 /// A K-ary sketch of `u32` counters for packets or `u64` counters for bytes.

@@ -40,23 +40,6 @@ const DEVIATIONS: f64 = 3.0;
 /// The chance that a normal variable exceeds its mean by as many.
 const BEYOND: f64 = 0.001_35;
 
-/// A two-level sketch: counters of packets and bitmaps of elements, in the same rows.
-struct SpreadRows<K> {
-    digester: Digester,
-    modular: Modular,
-    /// Row by row.
-    counters: Zeroed<u32>,
-    /// The bitmaps, row by row; a row begins with a new word.
-    words: Zeroed<u64>,
-    /// Number of bitmaps in a row.
-    bitmaps: usize,
-    bits: usize,
-    spread: u64,
-    total: u64,
-    saturated: u64,
-    key: PhantomData<K>,
-}
-
 /// A two-level sketch, which lists superspreaders and counts packets.
 ///
 /// A bitmap of m bits counts up to m ln m elements, with a standard error of 5 % at m/2; a full one
@@ -165,6 +148,23 @@ impl Describe for TwoLevel {
         let (digester, memory) = (options.digester, &options.memory);
         Ok(Box::new(SpreadRows::<K>::new(shape, options.spread, digester, memory)?))
     }
+}
+
+/// A two-level sketch: counters of packets and bitmaps of elements, in the same rows.
+struct SpreadRows<K> {
+    digester: Digester,
+    modular: Modular,
+    /// Row by row.
+    counters: Zeroed<u32>,
+    /// The bitmaps, row by row; a row begins with a new word.
+    words: Zeroed<u64>,
+    /// Number of bitmaps in a row.
+    bitmaps: usize,
+    bits: usize,
+    spread: u64,
+    total: u64,
+    saturated: u64,
+    key: PhantomData<K>,
 }
 
 /// The shape of a two-level sketch.

@@ -2,10 +2,10 @@
 
 use bytemuck::Zeroable;
 
-use super::super::Seen;
-use super::super::codec::{DecodeError, Reader, Writer};
 use super::{Count, State};
 use crate::key::Detail;
+use crate::summary::Seen;
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::terms::Size;
 
 /// A counter, a counter of the packets that came back, the times of the first and the last packet,

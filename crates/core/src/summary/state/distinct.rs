@@ -7,9 +7,9 @@
 
 use bytemuck::Zeroable;
 
-use super::super::Estimate;
-use super::super::codec::{DecodeError, Reader, Writer};
 use super::{Count, State};
+use crate::summary::Estimate;
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::terms::{Measure, Size};
 
 const BITS: u32 = 1024;

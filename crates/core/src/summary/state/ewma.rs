@@ -7,9 +7,9 @@
 
 use bytemuck::Zeroable;
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{Estimate, Forecast};
 use super::{Count, State};
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::{Estimate, Forecast};
 use crate::terms::{Measure, Size};
 
 /// The weight of the last epoch in a forecast; the previous forecast has the rest.

@@ -10,13 +10,13 @@ mod ewma;
 
 use bytemuck::Zeroable;
 
-use super::codec::{DecodeError, Reader, Writer};
-use super::describe::form;
-use super::{
+use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::describe::form;
+use crate::summary::{
     BuildError, BuildErrorKind, Counted, Counter, Form, Laws, Options, Parameter, Parameters, Seen,
     Setting,
 };
-use crate::key::FlowKey;
 use crate::terms::{Measure, Size};
 
 pub(crate) use detailed::Detailed;

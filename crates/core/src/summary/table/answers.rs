@@ -1,12 +1,12 @@
 //! What exact tables answer.
 
-use super::super::state::State;
-use super::super::{
+use super::{ExactTable, Layout};
+use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::state::State;
+use crate::summary::{
     Answers, Candidates, Details, Estimate, Flows, Forecast, Forecasts, Seen, SizeEstimate,
     SizeQuery, Spread,
 };
-use super::{ExactTable, Layout};
-use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Measure, Size};
 
 impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {

@@ -9,15 +9,15 @@ use std::hint::select_unpredictable;
 
 use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 
-use super::super::codec::StepBudget;
-use super::super::remix::remix;
-use super::super::state::{self, Kind, with_state};
-use super::super::{
-    BuildError, Describe, Info, Laws, Memory, Options, Parameter, Parameters, Summary,
-};
 use super::layout::{Index, Records};
 use super::{ExactTable, LAWS};
 use crate::key::FlowKey;
+use crate::summary::codec::StepBudget;
+use crate::summary::remix::remix;
+use crate::summary::state::{self, Kind, with_state};
+use crate::summary::{
+    BuildError, Describe, Info, Laws, Memory, Options, Parameter, Parameters, Summary,
+};
 
 /// Flows that a new key moves at most. With four slots per bucket, a walk takes 3 steps on average
 /// up to a load of 95 %; with one slot, walks get long near a load of one half.

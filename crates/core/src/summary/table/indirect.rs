@@ -8,13 +8,13 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::codec::StepBudget;
-use super::super::state::{self, Kind, State, with_state};
-use super::super::{BuildError, Describe, Info, Laws, Memory, Options, Parameters, Summary};
 use super::layout::Layout;
 use super::probing::{BUCKETS, Bucket, Probed};
 use super::{ExactTable, LAWS};
 use crate::key::FlowKey;
+use crate::summary::codec::StepBudget;
+use crate::summary::state::{self, Kind, State, with_state};
+use crate::summary::{BuildError, Describe, Info, Laws, Memory, Options, Parameters, Summary};
 
 /// The exact table `indirect-table`: linear probing over keys, with states in a second array.
 ///

@@ -3,10 +3,10 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::codec::StepBudget;
-use super::super::state::State;
-use super::super::{BuildError, Memory};
 use crate::key::FlowKey;
+use crate::summary::codec::StepBudget;
+use crate::summary::state::State;
+use crate::summary::{BuildError, Memory};
 
 /// The flows of a table and their states. A flow has a number until the epoch ends or flows are
 /// dropped: its index in the order of arrival, or that of its bucket.

@@ -9,16 +9,16 @@
 
 use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 
-use super::super::codec::StepBudget;
-use super::super::state::{self, Count, Kind, PADDING, STATE, with_state};
-use super::super::{
-    BuildError, Describe, Info, Laws, Memory, Options, Parameter, Parameters, Summary,
-};
 use super::layout::{Index, Records};
 use super::probing::{BUCKETS, Inline};
 use super::{ExactTable, LAWS};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
+use crate::summary::codec::StepBudget;
+use crate::summary::state::{self, Count, Kind, PADDING, STATE, with_state};
+use crate::summary::{
+    BuildError, Describe, Info, Laws, Memory, Options, Parameter, Parameters, Summary,
+};
 
 /// The exact table `linear-table`: linear probing, at most three quarters of the buckets full.
 ///

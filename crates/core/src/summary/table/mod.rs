@@ -15,15 +15,15 @@ use std::ops::Range;
 
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::codec::{DecodeError, Reader, StepBudget, Writer};
-use super::ingest::{Basis, twin};
-use super::state::{self, Past, State};
-use super::{
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, StepBudget, Writer};
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::state::{self, Past, State};
+use crate::summary::{
     Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Laws, Merge, Options, Setting,
     Summary,
 };
-use crate::batch::{BATCH_PACKETS, Batch};
-use crate::key::FlowKey;
 use crate::terms::Size;
 
 pub use cuckoo::{Cuckoo1, Cuckoo4};

@@ -8,11 +8,11 @@ use std::hint::select_unpredictable;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::codec::StepBudget;
-use super::super::state::State;
-use super::super::{BuildError, Memory, Parameter};
 use super::layout::{Entry, Layout};
 use crate::key::FlowKey;
+use crate::summary::codec::StepBudget;
+use crate::summary::state::State;
+use crate::summary::{BuildError, Memory, Parameter};
 
 /// The parameter `buckets` of tables with linear probing.
 pub(super) const BUCKETS: Parameter = Parameter {

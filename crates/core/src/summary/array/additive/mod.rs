@@ -35,16 +35,6 @@ const EXCESS: f64 = 20.0;
 /// more than 0.01 % with a chance of at most 4 %.
 const COLUMNS: usize = 1 << 18;
 
-/// An additive array of counters: `C` is `u32` for packets, `u64` for bytes.
-struct CounterArray<K, C> {
-    digester: Digester,
-    counters: Zeroed<C>,
-    heavy: HeavyKeys<K, C>,
-    threshold: Threshold,
-    total: u64,
-    saturated: u64,
-}
-
 /// An additive array of counters, distinct counts or forecasts.
 ///
 /// Cost: one cache line per packet, and two more in the set of heavy keys while its column is
@@ -119,6 +109,16 @@ impl Describe for CountArray {
             (_, Measure::Bytes) => Box::new(CounterArray::<K, u64>::from_options(options)?),
         })
     }
+}
+
+/// An additive array of counters: `C` is `u32` for packets, `u64` for bytes.
+struct CounterArray<K, C> {
+    digester: Digester,
+    counters: Zeroed<C>,
+    heavy: HeavyKeys<K, C>,
+    threshold: Threshold,
+    total: u64,
+    saturated: u64,
 }
 
 impl<K: FlowKey, C: Counter> CounterArray<K, C> {

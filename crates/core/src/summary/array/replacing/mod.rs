@@ -15,13 +15,12 @@ use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
-use crate::summary::heavy;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State, States};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Forecast, Forecasts,
     Incompatible, Info, Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Spread,
-    Summary,
+    Summary, heavy,
 };
 use crate::terms::{Measure, Size};
 use displaced::{Displaced, lose};

@@ -1,9 +1,9 @@
 //! The answers of Space-Saving: sizes and candidates.
 
-use super::super::super::{Answers, Candidates, Counter, Estimate, SizeEstimate, SizeQuery};
 use super::super::{exact_size, size};
 use super::{Monitor, Tracked};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::{Answers, Candidates, Counter, Estimate, SizeEstimate, SizeQuery};
 use crate::terms::{Measure, Size};
 
 impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Answers for Tracked<K, C, M> {

@@ -5,7 +5,7 @@ use std::hint::select_unpredictable;
 
 use flowgauge_kernel::{Zeroed, equal_in_line, prefetch};
 
-use super::super::super::{BuildError, Memory};
+use crate::summary::{BuildError, Memory};
 
 /// Number of counters from which the lines of a whole batch are prefetched.
 const LARGE: usize = 2048;

@@ -20,17 +20,16 @@ mod weighted;
 
 use std::marker::PhantomData;
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::ingest::{Basis, twin};
-use super::super::{
-    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Options, Setting,
-    Summary,
-};
 use super::{PARAMETERS, counters};
 use crate::batch::Batch;
 use crate::key::FlowKey;
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::{
+    Answers, BuildError, Counted, Counter, Describe, Incompatible, Info, Ingest, Laws, Options,
+    Setting, Summary,
+};
 use crate::terms::Measure;
 pub(super) use index::{BranchFree, Index};
 pub(in crate::summary) use monitor::{Monitor, Monitored};

@@ -4,13 +4,13 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::Digester;
 
-use super::super::super::codec::{DecodeError, Reader, Writer};
-use super::super::super::{BuildError, Counter, Estimate, Memory};
 use super::index::Index;
 use super::sweep::Sweep;
 use super::tournament::Tournament;
 use crate::key::FlowKey;
 use crate::sorting::order;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::{BuildError, Counter, Estimate, Memory};
 
 /// Packets between the prefetch of an index line and its use.
 const PREFETCH_AHEAD: usize = 16;

@@ -10,16 +10,15 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::super::{
-    BuildError, BuildErrorKind, Counter, Describe, Info, Laws, Memory, Options, Summary,
-};
 use super::super::{PARAMETERS, counters};
 use super::Tracked;
 use super::index::Index;
 use super::monitor::{Entry, Monitor};
 use crate::key::FlowKey;
-use crate::summary::Counted;
 use crate::summary::describe::form;
+use crate::summary::{
+    BuildError, BuildErrorKind, Counted, Counter, Describe, Info, Laws, Memory, Options, Summary,
+};
 use crate::terms::Measure;
 
 /// Space-Saving with linked buckets, in the catalog as `stream-summary`.

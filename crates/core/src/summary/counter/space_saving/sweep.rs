@@ -15,10 +15,10 @@ use std::ops::Range;
 
 use flowgauge_kernel::{Digester, Zeroed, equal_in_group};
 
-use super::super::super::{BuildError, Counter, Memory};
 use super::index::{BranchFree, Index};
 use super::monitor::{Entry, Monitor};
 use crate::key::FlowKey;
+use crate::summary::{BuildError, Counter, Memory};
 
 /// Entries in a block, one bit each.
 const BLOCK: usize = 64;

@@ -15,10 +15,10 @@ use std::cell::OnceCell;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::super::{BuildError, Counter, Memory};
 use super::index::Index;
 use super::monitor::{Entry, Monitor};
 use crate::key::FlowKey;
+use crate::summary::{BuildError, Counter, Memory};
 
 /// Players in a match.
 const PLAYERS: usize = 4;

@@ -14,18 +14,16 @@ use std::hint::select_unpredictable;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::CACHED_BYTES;
-use super::super::codec::{DecodeError, Number, Reader, Writer};
-use super::super::ingest::{Basis, twin};
-use super::super::remix::{remix, remix_batch};
-use super::super::{
-    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Options,
-    Parameter, Setting, Summary,
-};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::Counted;
+use crate::summary::codec::{DecodeError, Number, Reader, Writer};
 use crate::summary::describe::form;
+use crate::summary::ingest::{Basis, twin};
+use crate::summary::remix::{remix, remix_batch};
+use crate::summary::{
+    Answers, BuildError, CACHED_BYTES, Counted, Counter, Describe, Incompatible, Info, Ingest,
+    Laws, Memory, Options, Parameter, Setting, Summary,
+};
 use crate::terms::Measure;
 
 /// Number of slots of a bucket. With keys of 4 bytes and packets, a bucket is one cache line.
@@ -48,65 +46,6 @@ const LIGHT_RATIO: usize = 3;
 
 /// Distance in packets between a prefetch and its use.
 const PREFETCH_AHEAD: usize = 16;
-
-/// A measure with the counters of its light part.
-pub(super) trait Light: Counter {
-    /// A light counter: 8 bits for packets, as in the paper; they would not hold the bytes of one
-    /// packet.
-    type Small: Number + Into<u64> + Send;
-    /// Largest value of a light counter.
-    const LIGHT_MOST: u64;
-    /// A light counter with a value up to that.
-    fn small(number: u64) -> Self::Small;
-}
-
-impl Light for u32 {
-    type Small = u8;
-    const LIGHT_MOST: u64 = u8::MAX as u64;
-
-    #[inline(always)]
-    fn small(number: u64) -> u8 {
-        number as u8
-    }
-}
-
-impl Light for u64 {
-    type Small = u32;
-    const LIGHT_MOST: u64 = u32::MAX as u64;
-
-    #[inline(always)]
-    fn small(number: u64) -> u32 {
-        number as u32
-    }
-}
-
-/// A bucket of the heavy part. A slot without votes is empty, so that the zero key is a key like
-/// any other.
-#[derive(Clone, Copy, Zeroable)]
-#[repr(C)]
-struct Bucket<K, C> {
-    votes: [C; SLOTS],
-    against: C,
-    /// One bit per slot, set if its flow may have packets in the light part.
-    marked: u32,
-    keys: [K; SLOTS],
-}
-
-const _: () = assert!(size_of::<Bucket<u32, u32>>() == 64);
-
-/// The heavy and the light part; `C` is `u32` for packets, `u64` for bytes.
-pub(super) struct Elastic<K, C: Light> {
-    digester: Digester,
-    buckets: Zeroed<Bucket<K, C>>,
-    /// One row of small counters.
-    light: Zeroed<C::Small>,
-    /// Total of the light part.
-    light_total: u64,
-    saturated: u64,
-    /// Expected number of flows of each size among those only in the light part, computed on demand
-    /// after the last packet.
-    flows: OnceCell<Vec<(u64, f64)>>,
-}
 
 /// An Elastic Sketch of packets or bytes.
 ///
@@ -168,6 +107,65 @@ impl Describe for ElasticSketch {
             Measure::Bytes => Box::new(Elastic::<K, u64>::from_options(options)?),
         })
     }
+}
+
+/// A measure with the counters of its light part.
+pub(super) trait Light: Counter {
+    /// A light counter: 8 bits for packets, as in the paper; they would not hold the bytes of one
+    /// packet.
+    type Small: Number + Into<u64> + Send;
+    /// Largest value of a light counter.
+    const LIGHT_MOST: u64;
+    /// A light counter with a value up to that.
+    fn small(number: u64) -> Self::Small;
+}
+
+impl Light for u32 {
+    type Small = u8;
+    const LIGHT_MOST: u64 = u8::MAX as u64;
+
+    #[inline(always)]
+    fn small(number: u64) -> u8 {
+        number as u8
+    }
+}
+
+impl Light for u64 {
+    type Small = u32;
+    const LIGHT_MOST: u64 = u32::MAX as u64;
+
+    #[inline(always)]
+    fn small(number: u64) -> u32 {
+        number as u32
+    }
+}
+
+/// A bucket of the heavy part. A slot without votes is empty, so that the zero key is a key like
+/// any other.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+struct Bucket<K, C> {
+    votes: [C; SLOTS],
+    against: C,
+    /// One bit per slot, set if its flow may have packets in the light part.
+    marked: u32,
+    keys: [K; SLOTS],
+}
+
+const _: () = assert!(size_of::<Bucket<u32, u32>>() == 64);
+
+/// The heavy and the light part; `C` is `u32` for packets, `u64` for bytes.
+pub(super) struct Elastic<K, C: Light> {
+    digester: Digester,
+    buckets: Zeroed<Bucket<K, C>>,
+    /// One row of small counters.
+    light: Zeroed<C::Small>,
+    /// Total of the light part.
+    light_total: u64,
+    saturated: u64,
+    /// Expected number of flows of each size among those only in the light part, computed on demand
+    /// after the last packet.
+    flows: OnceCell<Vec<(u64, f64)>>,
 }
 
 impl<K: FlowKey, C: Light> Elastic<K, C> {

@@ -33,22 +33,6 @@ use decode::{Decoded, Lazy, Source};
 /// Default size of the filter, as a divisor of the cells' memory.
 const FILTER_DIVISOR: usize = 3;
 
-/// The cells with their filter and the flows decoded from them.
-struct Radar<K> {
-    digester: Digester,
-    shape: Shape,
-    cells: Cells<K>,
-    filter: BlockedBloom,
-    /// The size counted in each part of the cells.
-    total: Size,
-    /// The largest number of flows in a cell.
-    fullest: u32,
-    /// Packets of new flows that found a full cell.
-    untracked: Size,
-    saturated: Size,
-    decoded: Lazy<Decoded<K>>,
-}
-
 /// A FlowRadar of packets and bytes.
 ///
 /// Cost: one cache line of the filter and one per hash, prefetched; as many more for a new flow.
@@ -146,6 +130,22 @@ impl Describe for FlowRadar {
         let lines = filter.div_ceil(LINE_BYTES);
         Ok(Box::new(Radar::<K>::new(shape, lines, options.digester, &options.memory)?))
     }
+}
+
+/// The cells with their filter and the flows decoded from them.
+struct Radar<K> {
+    digester: Digester,
+    shape: Shape,
+    cells: Cells<K>,
+    filter: BlockedBloom,
+    /// The size counted in each part of the cells.
+    total: Size,
+    /// The largest number of flows in a cell.
+    fullest: u32,
+    /// Packets of new flows that found a full cell.
+    untracked: Size,
+    saturated: Size,
+    decoded: Lazy<Decoded<K>>,
 }
 
 /// Number of cells that decode `flows` flows completely in 99 of 100 epochs: the thresholds of

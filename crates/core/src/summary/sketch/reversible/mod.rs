@@ -35,19 +35,6 @@ pub(super) use search::{Heaviest, recover};
 
 const NAME: &str = "reversible-sketch";
 
-/// A reversible sketch: `C` is `u32` for packets, `u64` for bytes. Keys have 4 or 8 bytes; longer
-/// ones cannot be recovered.
-struct ReversibleRows<K, C> {
-    digester: Digester,
-    modular: Modular,
-    /// Row by row: first the rows with modular hashing, then those indexed by the digest.
-    counters: Zeroed<C>,
-    threshold: Threshold,
-    total: u64,
-    saturated: u64,
-    key: PhantomData<K>,
-}
-
 /// A reversible sketch of `u32` counters for packets or `u64` counters for bytes.
 ///
 /// An estimate is the median over the rows of (C − N/w) / (1 − 1/w), and at most the smallest
@@ -126,6 +113,19 @@ impl Describe for ReversibleSketch {
             Measure::Bytes => Box::new(ReversibleRows::<K, u64>::from_options(options)?),
         })
     }
+}
+
+/// A reversible sketch: `C` is `u32` for packets, `u64` for bytes. Keys have 4 or 8 bytes; longer
+/// ones cannot be recovered.
+struct ReversibleRows<K, C> {
+    digester: Digester,
+    modular: Modular,
+    /// Row by row: first the rows with modular hashing, then those indexed by the digest.
+    counters: Zeroed<C>,
+    threshold: Threshold,
+    total: u64,
+    saturated: u64,
+    key: PhantomData<K>,
 }
 
 impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {

@@ -10,9 +10,8 @@ use super::sketch::RowSketch;
 use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
-use crate::summary::CACHED_BYTES;
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
+use crate::summary::{BuildError, CACHED_BYTES, Cells, Counter, Estimate, Options, RowIngest};
 use crate::terms::Threshold;
 
 /// Distance in packets between a prefetch and its use.
