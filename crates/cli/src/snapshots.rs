@@ -95,7 +95,7 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
     let seed = read_seed(seed_file.as_deref())?;
     let (memory, seed) = (query.reading.memory, seed.as_ref());
-    let mut reader = Reader { memory, seed, bytes: Vec::new(), spare: None };
+    let mut reader = SnapshotReader { memory, seed, bytes: Vec::new(), spare: None };
     let mut sum: Option<Sum> = None;
     let mut asked = 0;
     let mut passed = BTreeSet::new();
@@ -193,8 +193,12 @@ pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
     let Merging { snapshots, output: path, reading } = merging;
     output::refuse_input("-o", path, &inputs(snapshots, reading))?;
     let seed = read_seed(reading.seed_file.as_deref())?;
-    let mut reader =
-        Reader { memory: reading.memory, seed: seed.as_ref(), bytes: Vec::new(), spare: None };
+    let mut reader = SnapshotReader {
+        memory: reading.memory,
+        seed: seed.as_ref(),
+        bytes: Vec::new(),
+        spare: None,
+    };
     let mut sum: Option<Snapshot> = None;
     for path in snapshots {
         let next = reader.read(path)?;
@@ -225,7 +229,7 @@ fn read_seed(path: Option<&Path>) -> Result<Option<Seed>, Failure> {
 
 /// Reads snapshots one after another into the same memory. New pages for each would take as long as
 /// everything else.
-struct Reader<'a> {
+struct SnapshotReader<'a> {
     /// Most bytes of a snapshot in memory.
     memory: usize,
     seed: Option<&'a Seed>,
@@ -234,7 +238,7 @@ struct Reader<'a> {
     spare: Option<Snapshot>,
 }
 
-impl Reader<'_> {
+impl SnapshotReader<'_> {
     fn read(&mut self, path: &Path) -> Result<Snapshot, Failure> {
         let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
         self.bytes.clear();
