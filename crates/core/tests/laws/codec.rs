@@ -414,7 +414,7 @@ fn cells_do_not_pass_their_total() {
         for lost in [0, u64::MAX] {
             let forged = with_cells(&file, 100, lost, &[most]);
             let reason = refused(&forged);
-            assert!(reason.contains("no packets of this total"), "{name}: {reason}");
+            assert!(reason.contains("no packets with this total"), "{name}: {reason}");
         }
         let full = with_cells(&file, u64::MAX, u64::MAX, &[most, most, most]);
         assert_eq!(decode_and_use::<Key4>(&full, FORGED_LIMIT).err().map(|e| e.to_string()), None);
