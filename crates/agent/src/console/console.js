@@ -1,5 +1,5 @@
 'use strict';
-// The page of an agent: its newest reports first, then those before, then each as it comes.
+// The page of an agent: first the newest reports, then older ones, then each new one.
 
 const byId = (id) => document.getElementById(id);
 const fetched = async (path) => {
@@ -32,7 +32,7 @@ function showAlerts(list) {
   alerts.replaceChildren(make('ul', null, shown.map((alert, at) => make('li', { class: alert.state, 'data-alert': alert.alert }, texts[at]))));
 }
 
-// The status as it came, and when; ages go on from there by the clock of this page.
+// The last status and its time of arrival; this page's clock adds to its ages.
 let standing = null;
 let cameAt = 0;
 const ageOf = (time) => between(time, standing.now) + (performance.now() - cameAt) / 1000;
@@ -40,7 +40,7 @@ const ageOf = (time) => between(time, standing.now) + (performance.now() - cameA
 function showHealth() {
   if (!standing) return;
   const of = standing.measurements;
-  // A packet that is lost is lost to all measurements.
+  // A lost packet is lost to all measurements.
   const most = (field) => of.reduce((all, one) => Math.max(all, one[field]), 0);
   const undelivered = of.reduce((all, one) => all + one.undelivered, 0);
   // An epoch is overdue when it would have ended twice since.
@@ -80,7 +80,7 @@ const minutes = new Map();
 let dayStep = 60;
 let drawnDay = '';
 
-// Of two points of the same time, that with more epochs in it is newer.
+// Of two points of one time, the one with more epochs is newer.
 function addPoint(name, point) {
   if (!point) return;
   if (!minutes.has(name)) minutes.set(name, []);
@@ -252,7 +252,7 @@ async function follow() {
       input.dispatchEvent(new Event('input'));
       return;
     }
-    // What has arrow keys of its own keeps them.
+    // Elements with arrow keys of their own keep them.
     if (within.matches('input, select') || (event.key.startsWith('Arrow') && within.matches('svg, .scroll'))) return;
     const measurement = /^[1-9]$/.test(event.key) ? add.names[Number(event.key) - 1] : null;
     const act = measurement ? () => add.choose(measurement, null) : keys[event.key];
@@ -289,15 +289,15 @@ async function follow() {
   events.addEventListener('report', (event) => add(JSON.parse(event.data)));
   events.addEventListener('status', (event) => showStatus(event.data));
   events.addEventListener('open', () => {
-    // What came while the agent was away is fetched.
+    // Fetch the reports of the time without a connection.
     if (link.className === 'gone') before();
     tell('live', false);
   });
   events.addEventListener('error', () => tell('The agent does not answer since ' + new Date().toISOString().slice(11, 19) + ' UTC; these are its last reports.', true));
   setInterval(showHealth, 1000);
-  // Where no epoch ends, no status comes by itself.
+  // Without the end of an epoch no status arrives.
   setInterval(() => { if (link.className !== 'gone') fetched('status').then(showStatus, () => {}); }, 10000);
-  // What came before is not waited for.
+  // Do not wait for older reports.
   await before();
   if (view.epoch !== null || view.measurement !== null) open(view);
 }

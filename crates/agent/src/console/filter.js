@@ -36,7 +36,7 @@ const holds = (wide, narrow) => wide.width === narrow.width && wide.bits <= narr
 
 const termsOf = (filter) => filter.toLowerCase().split(/\s+/).filter(Boolean).map((word) => ({ word, prefix: prefixOf(word) }));
 
-// Whether an item of a list has all terms.
+// Whether a list item matches all terms.
 function matches(report, item, terms) {
   const words = item.text || (item.key ? flow(report, item.key) : [item.prefix, item.source, item.destination].filter(Boolean).join(' '));
   const { source, destination, host, prefix } = item.key || item;
@@ -48,7 +48,7 @@ function matches(report, item, terms) {
     : all.includes(term.word)));
 }
 
-// The report with the items that have all terms, and how many its lists had (`filtered`).
+// The report with only the items that match all terms; `filtered` holds the lengths of its lists before.
 function narrowed(report, terms) {
   if (!terms.length) return report;
   const [tasks, filtered] = [{}, {}];

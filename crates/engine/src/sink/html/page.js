@@ -34,7 +34,7 @@ function estimate(value, words, most) {
   if (most > 0) one.append(errorBar(value, most));
   return one;
 }
-// When and how a flow was seen: titles of columns, and its cells.
+// Titles and cells of the columns that tell when and how a flow was seen.
 function seenTitles(seen) {
   return [...(seen.forward ? ['forward', 'back'] : []), 'mean packet', 'first seen', 'last seen', 'lasting', 'TCP flags'];
 }
@@ -65,13 +65,13 @@ const TITLES = {
   quantiles: 'Quantiles', 'key-quantiles': 'Key quantiles', hierarchical: 'Hierarchical heavy hitters',
 };
 
-// What the items of a list are, where they are not keys.
+// Kinds of list items other than keys.
 const HEADS = {
   'top-sources': 'source', 'top-destinations': 'destination', superspreaders: 'source', victims: 'destination', hierarchical: 'prefix',
 };
 const FIELDS = { distinct: 'distinct peers', q: 'quantile' };
 
-// The answer of any task: its numbers, and a table of each of its lists.
+// A task's answer: its numbers, and a table per list.
 function answer(report, name, task) {
   const by = report.by;
   const wordsOf = (field) => (field === 'bytes' || (by === 'bytes' && ['before', 'forecast', 'now', 'discounted'].includes(field)) ? bytes : count);
@@ -107,7 +107,7 @@ function answer(report, name, task) {
     const named = items[0].key || items[0].prefix || items[0].source;
     const fields = Object.keys(items[0])
       .filter((field) => !['key', 'prefix', 'source', 'destination', 'seen'].includes(field) && items.some((item) => item[field] !== null));
-    // What the list is sorted by.
+    // The sort order of the list.
     const sorted = ['discounted', 'distinct', by].find((field) => fields.includes(field));
     const most = items.reduce((most, item) => Math.max(most, sorted && item[sorted] ? item[sorted].high || item[sorted].value : 0), 0);
     const { seen } = items[0];
@@ -190,7 +190,7 @@ function tiles(report) {
   return make('div', { class: 'cards' }, all);
 }
 
-// Where there is no content, a report says how to get it.
+// A section without content says how to get it.
 function section(title, content, missing, wide) {
   if (!content && document.documentElement.dataset.live) return null;
   return make('section', { class: wide ? 'wide' : null }, make('h2', null, title), content || make('p', { class: 'about missing' }, missing));
@@ -217,7 +217,7 @@ function overTime(report, width) {
     folded(table(['start of the step', 'packets', 'bytes'], rows)));
 }
 
-// What stands above all else of a report.
+// The head of a report.
 function heading(report) {
   const parts = [];
   if (report.coverage < 1) parts.push(note(percent(report.coverage) + ' of this epoch was observed.'));
@@ -236,7 +236,7 @@ function show(report, width, live) {
       findings.truncated ? make('p', null, 'And ' + count(findings.truncated) + ' more.') : null));
   }
   const listing = (side) => 'No list has ' + side + 's: the task top-' + side + 's gives them, or a key that has the ' + side + '.';
-  // A key without directions has hosts; sources and destinations only where a task lists them.
+  // A key without directions has hosts; it has sources and destinations only if a task lists them.
   const hosts = treemap(report, 'host', half);
   const side = (title, map, side) => (map || !hosts ? section(title, map, listing(side)) : null);
   const plots = () => [
@@ -248,10 +248,10 @@ function show(report, width, live) {
       'The task top or heavy-hitters gives this plot, with a key that has source, destination and destination port, such as five-tuple.'),
     section('Flow sizes', sizePlot(report, half), 'The task size-distribution gives the number of flows of each size.')];
   const drawn = report.account.keyed ? plots() : [section('Traffic', null, 'No packet was measured.', true)];
-  // These two stand above.
+  // These two are in the head.
   const listed = Object.entries(report.tasks).filter(([name]) => name !== 'findings' && name !== 'size-distribution')
     .map(([name, task]) => answer(report, name, task));
-  // Who watches an agent reads the lists first.
+  // Lists come first on an agent's page.
   parts.push(...(live ? [...listed, ...drawn] : [...drawn, ...listed]));
   if (report.breakdown) {
     const { protocols, ports } = report.breakdown;
@@ -293,7 +293,7 @@ function ending(totals) {
     lines('Problems', total.problems), lines('Notes of the run', total.notes)]).filter(Boolean);
 }
 
-// What a reader can open, scroll or focus below an element, by its section, kind and place.
+// The elements that a reader can open, scroll or focus, by section, kind and place.
 function places(root) {
   const [found, number] = [new Map(), new Map()];
   for (const element of root.querySelectorAll('details, summary, .scroll, svg, button, select')) {
@@ -304,7 +304,7 @@ function places(root) {
   }
   return found;
 }
-// Draws below an element again, and leaves a reader where they are.
+// Redraws an element, and keeps the reader's place.
 function redraw(root, change) {
   const before = [...places(root)].map(([name, element]) => [name, {
     open: element.open, top: element.scrollTop, left: element.scrollLeft,
@@ -322,14 +322,14 @@ function redraw(root, change) {
   }
 }
 
-// Draws these items. The page of an agent goes on: `live` gives what it shows of a report (`view`) and a
-// section of its own (`section`), and hears what is shown (`shown`). What is returned adds and chooses reports.
+// Draws these items. An agent's page is live: `live` filters a report (`view`), adds a section (`section`), and
+// is told what is shown (`shown`). The result adds and chooses reports.
 function page(items, unreadable, live) {
   const totals = items.filter((item) => item.type === 'total');
   const reports = [];
   const names = [];
   const same = (one, other) => one.measurement === other.measurement && one.epoch === other.epoch && one.start === other.start;
-  // The next report of an epoch has all that an update of it has.
+  // A later report of an epoch replaces its updates.
   const keep = (report) => {
     const before = reports.findLastIndex((one) => same(one, report));
     if (before >= 0) reports[before] = report; else reports.push(report);
@@ -346,12 +346,12 @@ function page(items, unreadable, live) {
   const choice = document.getElementById('choice');
   const epochs = () => reports.filter((report) => report.measurement === chosen.name);
   const last = (name) => reports.filter((report) => report.measurement === name).length - 1;
-  // The page of a run that goes on opens at its newest epoch.
+  // A live page opens at the newest epoch.
   const opening = (name) => ({ name, at: totals.length ? 0 : last(name) });
-  // `held` keeps a reader of the newest epoch at it when the next one comes.
+  // `held` keeps the reader at this epoch when the next one comes.
   const chosen = { ...opening(names[0]), held: false };
   const follows = () => Boolean(live) && chosen.at === last(chosen.name) && !chosen.held;
-  // An open list of epochs is not pulled away.
+  // An open list of epochs stays open.
   const isChoosing = () => document.activeElement !== null && document.activeElement.id === 'epoch';
   const name = (report) => 'epoch ' + report.epoch + (report.type === 'update' ? ' so far' : '');
   const option = (report) => name(report) + (report.start ? ' · ' + clock(report.start, (reports[reports.length - 1].start || '').slice(0, 10), 8) : '');
@@ -375,7 +375,7 @@ function page(items, unreadable, live) {
     if (all.length > 1) {
       const select = make('select', { id: 'epoch', 'aria-label': 'Epoch' }, all.map((report, at) => make('option', { value: at }, option(report))));
       select.value = chosen.at;
-      // Older epochs may have gone since.
+      // Older epochs may have been removed.
       select.addEventListener('change', () => pick({ at: Math.max(0, epochs().indexOf(all[Number(select.value)])), held: Boolean(live) }));
       if (follows()) select.onblur = () => pick(opening(chosen.name));
       const button = (words, by, name) => {
@@ -394,12 +394,12 @@ function page(items, unreadable, live) {
 
   const rechoose = () => {
     const list = document.getElementById('epoch');
-    // That it goes is no choice.
+    // Removing it is not a choice of the reader.
     if (list) list.onblur = null;
     redraw(choice, chooser);
   };
 
-  // The mean rate of each epoch, around the chosen one.
+  // The mean rates of the epochs around the chosen one.
   function strip(width) {
     const all = epochs();
     if (all.length < 2) return null;
@@ -443,7 +443,7 @@ function page(items, unreadable, live) {
     });
     if (live) live.shown(whole, follows(), width);
   }
-  // A reader who looks at the newest epoch is taken along.
+  // A reader of the newest epoch follows to the next one.
   function add(report) {
     if (!isReport(report)) return;
     const isFirst = !reports.length;
@@ -460,7 +460,7 @@ function page(items, unreadable, live) {
     else if (own.length === 1 || chosen.name === report.measurement) rechoose();
   }
 
-  // Puts older reports before those that are there.
+  // Inserts older reports before the present ones.
   add.before = (older) => {
     const newer = reports.splice(0);
     const at = newer.filter((report) => report.measurement === chosen.name)[chosen.at];
@@ -469,7 +469,7 @@ function page(items, unreadable, live) {
     const again = at && epochs().findIndex((report) => same(report, at));
     pick(again >= 0 ? { at: again, held: chosen.held } : opening(chosen.name || names[0]));
   };
-  // Chooses a measurement and an epoch by their names; without an epoch the newest. Says whether they are there.
+  // Chooses a measurement and an epoch (default: the newest) by name. Returns whether both exist.
   add.choose = (measurement, epoch) => {
     if (!reports.length) return false;
     const isThere = measurement === null || names.includes(measurement);
@@ -489,7 +489,7 @@ function page(items, unreadable, live) {
   return add;
 }
 
-// Draws the items that a file holds.
+// Draws the items of a file.
 function start() {
   const items = [];
   let unreadable = 0;

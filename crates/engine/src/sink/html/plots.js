@@ -27,7 +27,7 @@ function plot(label, width, height, marks, ...children) {
     const away = (mark) => Math.hypot(mark.cx.baseVal.value - x, mark.cy.baseVal.value - y);
     return marks.reduce((best, mark) => (!best || away(mark) < away(best) ? mark : best), null);
   };
-  // The mark that is shown, for the plot that is drawn in place of this one.
+  // The selected mark, kept when the plot is redrawn.
   picture.shownAt = () => marks.indexOf(current);
   picture.showAt = (at) => show(marks[Math.min(at, marks.length - 1)] || null);
   picture.addEventListener('pointermove', (event) => show(nearest(event)));
@@ -51,7 +51,7 @@ function plot(label, width, height, marks, ...children) {
 const text = (x, y, words, look, anchor) => draw('text', { x, y, class: look, 'text-anchor': anchor }, words);
 const line = (x1, x2, y1, y2) => draw('line', { class: 'grid', x1, x2, y1, y2 });
 const rect = (look, { x, y, width, height }, more) => draw('rect', { class: look, x, y, width, height, ...more });
-// A label that ends where its room does.
+// A label, cut to its room.
 function label(x, y, words, room, look, anchor) {
   const fits = Math.floor(room / 6.1);
   if (fits < 3) return null;
@@ -93,7 +93,7 @@ function timePlot(name, unit, width, bars, shades, pick, range = bars) {
     width: Math.max(0.5, x(Math.min(to, other)) - x(Math.max(from, one))), height: height - bottom - top
   });
   const spans = (shades || []).map((shade) => rect('shade', column(shade.start, shade.end)));
-  // The bars between two heights, those that touch as one shape.
+  // The bars between two heights; bars that touch are one shape.
   const outline = (shown, low, high) => {
     let [path, back] = ['', ''];
     shown.forEach((bar, at) => {
@@ -124,11 +124,11 @@ function timePlot(name, unit, width, bars, shades, pick, range = bars) {
 }
 
 const shareOf = (report, weight) => weight / keyed(report)[report.by] || 0;
-// What a plot covers.
+// The extent of a plot.
 const coverage = (report, items, sum) => 'The ' + items + ', ' + percent(Math.min(1, shareOf(report, sum))) + ' of the ' + report.by;
 const weighed = (report, weight) => sized(weight, report.by) + (report.by === 'packets' ? ' packets' : '');
 const amount = (report, weight) => weighed(report, weight) + ', ' + percent(shareOf(report, weight));
-// What a mark tells.
+// The text of a mark.
 const data = (report, name, weight) => ({ 'data-tip': name + ': ' + amount(report, weight), 'data-name': name, 'data-value': weight });
 const amountRow = (report, name, weight) => [what(name), cell(sized(weight, report.by), weight), shareCell(shareOf(report, weight))];
 
@@ -191,7 +191,7 @@ function sizePlot(report, width) {
   return make('div', { 'data-plot': 'sizes' }, legend, picture, folded(numbers));
 }
 
-// Rectangles of areas as the weights, none much longer than wide (squarified treemap).
+// Rectangles with areas proportional to the weights, close to squares (squarified treemap).
 function squarify(items, box, place) {
   let { x, y, width, height } = box;
   let rest = items.reduce((sum, item) => sum + item.weight, 0);

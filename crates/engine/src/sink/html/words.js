@@ -74,7 +74,7 @@ function span(item) {
 }
 const seconds = (item) => (item.start ? between(item.start, item.end) : 0);
 
-// ---- what a report says
+// ---- the contents of a report
 
 const PROTOCOLS = { 1: 'icmp', 2: 'igmp', 6: 'tcp', 17: 'udp', 47: 'gre', 50: 'esp', 58: 'icmpv6', 89: 'ospf', 132: 'sctp' };
 // One flow of a key, and many.
@@ -104,7 +104,7 @@ function flow(report, key) {
     if (address === undefined) return 'port ' + port;
     return (address.includes(':') ? '[' + address + ']' : address) + ':' + port;
   };
-  // Of a protocol without ports both are 0.
+  // Both are 0 for a protocol without ports.
   const has = key.source_port || key.destination_port;
   const ends = [end(key.source, has ? key.source_port : undefined), end(key.destination, has ? key.destination_port : undefined)];
   const joined = (parts, arrow) => parts.filter((part) => part !== undefined).join(arrow);
@@ -126,7 +126,7 @@ function labels(report, item) {
   return [source, destination, host, prefix].map(label).filter(Boolean).join(' → ');
 }
 
-// Packets and bytes that had a key, where a sampler read a part of them as estimates.
+// Packets and bytes with a key; estimates behind a sampler.
 function keyed(report) {
   const account = report.account;
   const packets = report.traffic ? report.traffic.value : account.keyed;
@@ -149,7 +149,7 @@ function endsOf(report, key, side) {
   if (!bothWays(report)) return key[side] === undefined ? [] : [key[side]];
   return side === 'host' ? [...new Set([key.source, key.destination])] : [];
 }
-// Weight of each source, destination or host: its own where a task lists it, else that of its listed flows.
+// Weight of each source, destination or host: its own if a task lists it, else that of its listed flows.
 function addresses(report, side) {
   const weights = new Map();
   for (const item of listed(report)) {
