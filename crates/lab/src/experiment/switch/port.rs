@@ -21,7 +21,6 @@ use flowgauge_engine::{Config, Pace, Plan};
 use flowgauge_kernel::{Digester, Isa, Seed};
 use flowgauge_synthetic::to_pcap_bytes;
 
-use super;
 use super::dpdk::{CONTENDERS, Contender, PARSING};
 use crate::experiment::Outcome;
 use crate::experiment::part::median;
