@@ -364,7 +364,7 @@ fn writes_to_a_file() {
 }
 
 #[test]
-fn ends_quietly_when_nobody_reads_on() {
+fn ends_quietly_when_the_reader_closes_the_output() {
     let frames: Vec<_> =
         (0..20_000_u32).map(|flow| udp(1, flow as u8, (flow >> 8) as u16)).collect();
     let capture = file("pipe.pcap", &pcap(&frames));

@@ -92,7 +92,7 @@ fn where_the_source_waits_nothing_is_dropped_and_the_wait_is_noted() {
 }
 
 #[test]
-fn whoever_fails_ends_the_run_with_one_reason() {
+fn a_failure_ends_the_run_with_one_reason() {
     let bytes = one_flow(45_000);
     for workers in [2, 3] {
         let config = Config { workers, ..busy(Overrun::Wait) };
@@ -132,7 +132,7 @@ impl Source for Endless {
 
 /// The reading thread notices that the sink is closed even if it has nothing to pass on.
 #[test]
-fn a_report_that_nobody_takes_ends_the_reading() {
+fn a_refused_report_ends_the_reading() {
     let bytes = udp((3, 1), (2, 2));
     for workers in [2, 3] {
         let epoch = EpochLength::Packets(10);

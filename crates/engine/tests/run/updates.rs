@@ -121,7 +121,7 @@ fn updates_of_linear_summaries_are_those_of_one_worker_over_the_packets_so_far()
 
 /// What is passed on for an update was passed on a little early, and nothing is counted twice for it.
 #[test]
-fn an_epoch_goes_on_behind_accelerators_as_if_nobody_had_asked() {
+fn an_update_changes_no_epoch_behind_accelerators() {
     let bytes = mixed(23, PACKETS);
     for (accelerator, name) in [
         ("agg-evict", "count-min"),

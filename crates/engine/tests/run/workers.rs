@@ -69,7 +69,7 @@ fn agree(config: &Config, bytes: &[u8], ways: &[Dispatch]) {
 }
 
 #[test]
-fn tables_report_the_same_whoever_measures() {
+fn tables_report_the_same_for_any_number_of_workers() {
     let bytes = mixed(11, PACKETS);
     for epoch in EPOCHS {
         for kind in [KeyKind::FIVE_TUPLE, KeyKind::SOURCE, KeyKind::DESTINATION_PORT] {
@@ -84,7 +84,7 @@ fn tables_report_the_same_whoever_measures() {
 }
 
 #[test]
-fn tables_of_distinct_peers_report_the_same_whoever_measures() {
+fn tables_of_distinct_peers_report_the_same_for_any_number_of_workers() {
     let bytes = mixed(12, PACKETS);
     let parameters = Parameters::new([("buckets", "4096"), ("state", "distinct")]);
     let config = Config {
@@ -98,7 +98,7 @@ fn tables_of_distinct_peers_report_the_same_whoever_measures() {
 }
 
 #[test]
-fn linear_sketches_report_the_same_whoever_measures() {
+fn linear_sketches_report_the_same_for_any_number_of_workers() {
     let bytes = mixed(13, PACKETS);
     for epoch in EPOCHS {
         for (name, parameters) in [
