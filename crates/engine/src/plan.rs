@@ -304,7 +304,7 @@ impl Prepared {
             sums: division.sums,
             updates_bytes,
             shared: config.shared,
-            dispatch: division.way.dispatch(),
+            dispatch: division.routing.dispatch(),
             parts: division.parts,
             turns: turns::suit(config, division),
             same: division.same,

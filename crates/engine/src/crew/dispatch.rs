@@ -73,7 +73,7 @@ fn worker(digest: u64, workers: usize) -> u16 {
 
 /// Deals the batches of a meter's lanes to the workers.
 pub(crate) struct Dispatcher {
-    way: Routing,
+    routing: Routing,
     batch_packets: usize,
     /// Canonical bytes of each lane's keys.
     key_bytes: Vec<usize>,
@@ -97,14 +97,14 @@ struct Out {
 impl Dispatcher {
     pub(super) fn new(
         config: &Config,
-        way: Routing,
+        routing: Routing,
         lanes: &[usize],
         rings: Vec<Producer<Parcel>>,
     ) -> Self {
         let staged = |key_bytes: &usize| rings.iter().map(|_| AnyBatch::new(*key_bytes)).collect();
         let (overrun, dropped, broken) = (config.overrun, Size::default(), false);
         Self {
-            way,
+            routing,
             batch_packets: config.batch_packets,
             key_bytes: lanes.to_vec(),
             staged: lanes.iter().map(staged).collect(),
@@ -123,10 +123,10 @@ impl Take for Dispatcher {
         if workers == 1 {
             return self.out.send(0, lane, batch);
         }
-        if matches!(self.way, Routing::Queue) {
+        if matches!(self.routing, Routing::Queue) {
             return self.out.send(turn, lane, batch);
         }
-        let to = self.way.workers(lane, self.key_bytes[lane], &mut batch, workers);
+        let to = self.routing.workers(lane, self.key_bytes[lane], &mut batch, workers);
         let out = &mut self.out;
         batch.deal(&to, &mut self.staged[lane], self.batch_packets, &mut |worker, batch| {
             out.send(worker, lane, batch);

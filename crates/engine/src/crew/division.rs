@@ -15,7 +15,7 @@ use crate::summaries::{Summaries, View};
 /// How workers divide the work.
 #[derive(Clone, Debug)]
 pub(crate) struct Division {
-    pub(crate) way: Routing,
+    pub(crate) routing: Routing,
     /// Whether the workers' summaries are read side by side instead of merged, because no flow is
     /// in two of them.
     pub(crate) joined: bool,
@@ -90,7 +90,7 @@ impl Division {
             ));
         }
         let address = |key_bytes| config.key.address_bytes(key_bytes);
-        let way = match dispatch {
+        let routing = match dispatch {
             Dispatch::Digest => Routing::Digest(Options::new(0, seed).digester),
             Dispatch::Source => {
                 let mut sizes = config.key.lanes().iter().map(|key_bytes| address(*key_bytes));
@@ -135,7 +135,7 @@ impl Division {
             true => 1,
             false => 0,
         };
-        Ok(Self { way, joined, same, parts, measuring, sets, sums, cores })
+        Ok(Self { routing, joined, same, parts, measuring, sets, sums, cores })
     }
 
     /// The division among queues. The network card deals the packets, so a flow may be in several
@@ -173,7 +173,7 @@ impl Division {
             }
         }
         Ok(Self {
-            way: Routing::Queue,
+            routing: Routing::Queue,
             joined: false,
             same: false,
             parts: false,

@@ -87,7 +87,7 @@ pub(crate) fn staff(
         rings.push(parcels);
         keepers.push(keeper);
     }
-    let dispatcher = Dispatcher::new(config, division.way, lanes, rings);
+    let dispatcher = Dispatcher::new(config, division.routing, lanes, rings);
     Ok((Box::new(dispatcher), keepers))
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Peer<'a> {
 
 /// Deals packets out among peers, and receives what they deal.
 pub(crate) struct Deal {
-    way: Routing,
+    routing: Routing,
     batch_packets: usize,
     /// Canonical bytes of each lane's keys.
     key_bytes: Vec<usize>,
@@ -47,7 +47,7 @@ impl Deal {
     pub(crate) fn among(
         peers: usize,
         config: &Config,
-        way: Routing,
+        routing: Routing,
         key_bytes: &[usize],
     ) -> Vec<Self> {
         let links = |_| Links { out: Vec::new(), incoming: Vec::new(), broken: false };
@@ -64,7 +64,7 @@ impl Deal {
         }
         let staged = |key_bytes: &usize| (0..peers).map(|_| AnyBatch::new(*key_bytes)).collect();
         let deal = |links| Self {
-            way,
+            routing,
             batch_packets: config.batch_packets,
             key_bytes: key_bytes.to_vec(),
             staged: key_bytes.iter().map(staged).collect(),
@@ -156,10 +156,10 @@ impl<'a> Peer<'a> {
 impl Take for Peer<'_> {
     fn take(&mut self, lane: usize, mut batch: BatchMut<'_>) {
         let Self { summaries, deal, .. } = self;
-        let Some(Deal { way, batch_packets, key_bytes, staged, links }) = deal else {
+        let Some(Deal { routing, batch_packets, key_bytes, staged, links }) = deal else {
             return summaries.take(lane, batch);
         };
-        let to = way.workers(lane, key_bytes[lane], &mut batch, staged[lane].len());
+        let to = routing.workers(lane, key_bytes[lane], &mut batch, staged[lane].len());
         batch.deal(&to, &mut staged[lane], *batch_packets, &mut |peer, batch| {
             links.send(peer, lane, batch, summaries);
         });

@@ -84,7 +84,7 @@ pub(crate) fn read(
     };
     let key_bytes = &config.key.lanes()[..sets[0].lanes.len()];
     let peers = if division.joined { sets.len() } else { 0 };
-    let mut deals = Deal::among(peers, config, division.way, key_bytes).into_iter();
+    let mut deals = Deal::among(peers, config, division.routing, key_bytes).into_iter();
     let mut done = thread::scope(|scope| {
         let turns = &turns;
         let mut peers = sets.iter_mut().map(|set| Peer::new(set, deals.next())).enumerate();
