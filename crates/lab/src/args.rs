@@ -11,7 +11,7 @@ use crate::plan::{Form, PROFILES};
 use crate::speed::ORDERS;
 use crate::table::Row;
 
-/// Measures the accuracy and the speed of every algorithm, and guards them
+/// Measure the accuracy and the speed of every algorithm, and check them against earlier results
 #[derive(Parser)]
 #[command(
     name = "flowgauge-lab",
@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Writes a table with a row for each algorithm, task and profile of traffic
+    /// Write a table with a row for each algorithm, task and profile of traffic
     ///
     /// Bias, root mean square (rms) and worst are of relative errors: of the sizes of the flows
     /// that are truly heavy (or changed, spread) and were named, of the number of flows, of the
@@ -35,34 +35,34 @@ pub(crate) enum Command {
     /// always (sure) and of those with a confidence (likely, the lowest stated) the table says how
     /// many failed of how many.
     Accuracy(Accuracy),
-    /// Measures the small form again and fails where a row is worse than in a table of before
+    /// Measure the small form again, and fail where a row is worse than in an earlier table
     Gate(Gate),
-    /// Measures updates a second, beside hand-written loops and other implementations
+    /// Measure updates per second, beside hand-written loops and other implementations
     ///
     /// All on one core, from keys in memory, in CPU time, medians over interleaved rounds. `share` is
     /// of the rate of the yardstick: a plain loop that counts into a Count-Min of 4 x 65536. `ratio`
     /// is the time of the algorithm over that of a hand-written loop of the same work, of a sampler
     /// over that of a loop that reads all keys; `speedup` is its rate over that of another implementation, or of itself alone where something accelerates it.
     Speed(Speed),
-    /// Measures where Agg-Evict pays: rates by structure, traffic, length of runs and rows
+    /// Measure where Agg-Evict pays: rates by structure, traffic, length of runs and rows
     ///
     /// `evicted` is the share of the packets that reaches the structure as a sum, `speedup` the rate over
     /// that of the structure alone, `link_gbit` the fastest Ethernet whose smallest packets one core
     /// keeps up with, and `best` marks the fastest of a structure on a stream.
     Sweep(Sweep),
-    /// Measures other projects' structures beside ours: updates a second and errors
+    /// Measure other projects' structures beside ours: updates per second and errors
     ///
-    /// The same keys in the same order, as much memory, and CPU time of one core, one right after another
-    /// in every round. Errors are relative: of the sizes of flows with more than 0.1 % of the packets, or
+    /// All get the same keys in the same order and equal memory, and take turns on one core in every round.
+    /// Times are CPU times. Errors are relative: of the sizes of flows with more than 0.1 % of the packets, or
     /// of the number of flows.
     Peers(Peers),
-    /// Names every experiment: the papers' figures
+    /// List every experiment: the papers' figures
     List,
-    /// Measures papers' figures anew, and says whether their claims stand on this machine
+    /// Measure the papers' figures again, and say whether their claims hold on this machine
     ///
-    /// Writes a table, a picture and a page for each, and beside the folder a report of all its pages.
+    /// Each figure gets a table, a picture and a page. A report beside the folder joins all pages.
     Run(Run),
-    /// Judges what was measured before, and draws it again, by the tables in a folder
+    /// Judge and draw earlier measurements again, from the tables in a folder
     Judge(Judge),
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Run {
     #[arg(short, long, value_name = "DIR", default_value = "docs/lab")]
     pub(crate) output: PathBuf,
 
-    /// Leave out experiments of which the folder has a page that the same options made
+    /// Skip experiments whose page in the folder was made with the same options
     #[arg(long)]
     pub(crate) resume: bool,
 }
@@ -153,14 +153,14 @@ pub(crate) struct Accuracy {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// Where the table goes [default: standard output]
+    /// Write the table to FILE [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub(crate) struct Gate {
-    /// The table of before
+    /// The earlier table
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: PathBuf,
 
@@ -175,12 +175,12 @@ pub(crate) struct Speed {
         value_parser = PossibleValuesParser::new(ORDERS.iter().map(|order| order.name)))]
     pub(crate) profile: String,
 
-    /// Packets of a round, after 26 million that only tell which flows there are
+    /// Measure N packets in a round, after 26 million that only introduce the flows
     #[arg(long, value_name = "N", default_value_t = 4_000_000,
         value_parser = clap::value_parser!(u64).range(256..))]
     pub(crate) packets: u64,
 
-    /// Rounds, of which the medians are written
+    /// Write the medians of N rounds
     #[arg(long, value_name = "N", default_value_t = 7,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: u64,
@@ -190,11 +190,11 @@ pub(crate) struct Speed {
         value_parser = PossibleValuesParser::new(ALGORITHMS.iter().map(|info| info.name)))]
     pub(crate) algorithms: Vec<String>,
 
-    /// Where the table goes besides standard output
+    /// Write the table also to FILE
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Exit with 1 where a number is not what is wanted
+    /// Exit with 1 if a number misses its target
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -206,7 +206,7 @@ pub(crate) struct Peers {
         value_parser = clap::value_parser!(u64).range(1000..))]
     pub(crate) packets: u64,
 
-    /// Rounds, of which the medians are written
+    /// Write the medians of N rounds
     #[arg(long, value_name = "N", default_value_t = 7,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: u64,
@@ -215,7 +215,7 @@ pub(crate) struct Peers {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Where the table goes besides standard output, with tabs; beside it one in Markdown
+    /// Write the table also to FILE, with tabs, and in Markdown beside it
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -227,17 +227,17 @@ pub(crate) struct Sweep {
         value_parser = clap::value_parser!(u64).range(256..))]
     pub(crate) packets: u64,
 
-    /// Rounds, of which the medians are written
+    /// Write the medians of N rounds
     #[arg(long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: u64,
 
-    /// Where the table goes besides standard output
+    /// Write the table also to FILE
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What to measure of what there is.
+/// The selection of profiles and algorithms to measure.
 #[derive(Args)]
 pub(crate) struct Selection {
     /// Only these profiles of traffic
