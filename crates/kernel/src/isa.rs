@@ -145,7 +145,7 @@ impl fmt::Display for UnusableIsa {
         if *is_known {
             write!(
                 f,
-                "instruction set '{name}' of {VARIABLE} is not supported by this processor; \
+                "instruction set '{name}' in {VARIABLE} is not supported by this processor; \
                  available: {available}"
             )
         } else {
@@ -168,7 +168,7 @@ mod tests {
             ("avx3", "unknown instruction set 'avx3' in FLOWGAUGE_ISA; available: scalar, avx2"),
             (
                 "avx512",
-                "instruction set 'avx512' of FLOWGAUGE_ISA is not supported by this processor; \
+                "instruction set 'avx512' in FLOWGAUGE_ISA is not supported by this processor; \
                  available: scalar, avx2",
             ),
         ] {

@@ -55,7 +55,7 @@ const FAMILIES: [(&str, MetricType, &str); 51] = [
     (
         "flowgauge_audit_untracked_packets",
         Gauge,
-        "Packets of the audited slice that were not audited",
+        "Packets of the audited slice that found no room in the exact table",
     ),
     ("flowgauge_findings", Gauge, "Findings of the last epoch, by kind"),
     ("flowgauge_listed_items", Gauge, "Items of a list in the last epoch, with those left out"),

@@ -64,7 +64,7 @@ pub struct SpaceSaving;
 impl Describe for SpaceSaving {
     const INFO: Info = Info {
         name: "space-saving",
-        idea: "a new key takes over the smallest counter (heap, any weights)",
+        idea: "a new key takes over the smallest counter (any weights)",
         paper: "Metwally et al. (ICDT 2005), section 3",
         parameters: &PARAMETERS,
         memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); up \
