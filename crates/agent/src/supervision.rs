@@ -74,7 +74,7 @@ pub(crate) fn stopping() {
 }
 
 fn notify(state: NotifyState<'_>) {
-    // Without systemd, there is nobody to notify.
+    // Without systemd, there is no service manager to notify.
     let _ = sd_notify::notify(false, &[state]);
 }
 

@@ -202,8 +202,8 @@ impl<K: FlowKey> Batch<K> {
         self.len = at + 1;
     }
 
-    /// Replaces the contents by rows of key, packets, bytes and element, each of which represents
-    /// several packets of a flow at this time. Takes at most [`BATCH_PACKETS`] rows.
+    /// Replaces the contents by rows of key, packets, bytes and element. Each row represents several
+    /// packets of a flow at this time. Takes at most [`BATCH_PACKETS`] rows.
     #[inline(always)]
     pub(crate) fn fill_sums(
         &mut self,

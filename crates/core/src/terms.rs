@@ -40,7 +40,7 @@ impl Measure {
 }
 
 impl Size {
-    /// A size of which only `measure` is counted.
+    /// A size with only `measure` counted.
     pub fn of(measure: Measure, weight: u64) -> Self {
         match measure {
             Measure::Packets => Self { packets: weight, bytes: 0 },

@@ -173,7 +173,7 @@ impl Session {
         Err(last)
     }
 
-    /// Whether the other end has not closed it, as far as is known.
+    /// Whether the connection is open: the collector has not closed it.
     fn is_open(&self) -> bool {
         match self {
             Self::Udp(_) => true,

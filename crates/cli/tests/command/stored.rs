@@ -102,8 +102,8 @@ fn a_choice_without_an_epoch_is_refused() {
     assert!(answer.code == 1 && answer.err.contains("has no snapshot (*.fgs)"), "{}", answer.err);
 }
 
-/// Stored epochs answer what was reported. Parts under one seed file are merged; other snapshots
-/// are refused.
+/// Queries of stored epochs repeat the reports. Parts under one seed file are merged; other
+/// snapshots are refused.
 #[test]
 fn stored_epochs_are_asked_and_added_up() {
     use std::os::unix::fs::PermissionsExt;

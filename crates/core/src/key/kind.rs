@@ -62,7 +62,7 @@ impl Field {
         }
     }
 
-    /// Whether it is an IP address, of which a key may keep a prefix.
+    /// Whether it is an IP address. A key may keep a prefix of it.
     pub fn is_address(self) -> bool {
         matches!(self, Self::Source | Self::Destination | Self::Host)
     }

@@ -60,8 +60,8 @@ pub(super) fn vlan_id(frame: &[u8]) -> Option<u16> {
     is_tag(u16::from_be_bytes([a, b])).then(|| u16::from_be_bytes([c, d]) & 0xfff)
 }
 
-/// Moves over VLAN tags, of which `ether_type` begins the first, and returns the `EtherType` behind
-/// them.
+/// Moves over VLAN tags, and returns the `EtherType` behind them. `ether_type` is that of the first
+/// tag.
 fn untagged(cursor: &mut Cursor<'_>, mut ether_type: u16) -> Result<u16, Malformed> {
     while is_tag(ether_type) {
         cursor.nest(Layer::Vlan)?;

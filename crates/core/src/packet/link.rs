@@ -245,7 +245,7 @@ fn loopback_payload(family: u32) -> Network {
     }
 }
 
-/// NFLOG: a header and attributes, one of which is the packet. Lengths and types are in the byte
+/// NFLOG: a header and attributes. One attribute is the packet. Lengths and types are in the byte
 /// order of the capturing host; types are below 256, so only one byte order makes sense.
 fn nflog(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     const IPV4: u8 = 2;

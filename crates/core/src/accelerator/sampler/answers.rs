@@ -30,7 +30,7 @@ impl<K: FlowKey> Sampled<K> {
     }
 
     /// The size of a listed flow. The sample favors the flows that it lists, so the lower bound
-    /// must hold for all flows at once, of which there are at most as many as units.
+    /// must hold for all flows at once; there are at most as many flows as units.
     fn listed(&self, sampled: &SizeEstimate) -> SizeEstimate {
         let whole = self.whole(sampled);
         let Some(sampling) = self.sampling_of(self.total.max(self.seen)) else { return whole };

@@ -52,8 +52,8 @@ pub trait ConcurrentIngest<K: FlowKey>: Send + Sync {
     /// Takes a batch, and digests it if that was not done before. Any number of threads may call it
     /// at once.
     fn ingest(&self, batch: &mut Batch<K>);
-    /// Moves what was counted since the last call into the ordinary summary, which then holds
-    /// nothing else. Does not allocate.
+    /// Moves the counts since the last call into the ordinary summary, and removes its earlier
+    /// counts. Does not allocate.
     fn collect(&mut self) -> &mut dyn Summary<K>;
     /// The ordinary summary, with what was collected last.
     fn ordinary(&self) -> &dyn Summary<K>;

@@ -214,8 +214,8 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         }
     }
 
-    /// The bounds of a listed key. A key selected for its column may share it with a heavy one,
-    /// whatever its own size: only what was counted separately is certain.
+    /// The bounds of a listed key. A key is listed for its heavy column, which may be heavy because of
+    /// another key: only its own part is certain.
     fn listed(&self, count: Count) -> Estimate {
         let bounds = self.bounds(count);
         Estimate { low: count.own as f64, ..bounds }
@@ -227,7 +227,7 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
 struct Count {
     /// Counted separately for the key.
     own: u64,
-    /// Its column without what was counted separately for others.
+    /// Its column without the own parts of others.
     most: u64,
     column: u64,
 }

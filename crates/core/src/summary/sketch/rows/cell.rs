@@ -169,7 +169,7 @@ macro_rules! signed {
 }
 signed!(i32, u32; i64, u64);
 
-/// The sum of the sizes of the cells of a row, of which there are fewer than 2³².
+/// The sum of the sizes of a row's cells. A row has fewer than 2³² cells.
 pub(crate) fn sum_of_sizes<C: Cell>(row: &[C]) -> u128 {
     let sizes = row.iter().map(|cell| cell.size());
     // Sums of narrow cells fit into 64 bits, which vector instructions add.
