@@ -6,6 +6,10 @@
 //! its value), the length of the payload (u64), the payload, and the CRC-32 of all bytes before it.
 //! Names and values are a length (u8) and that many bytes of UTF-8.
 //!
+//! The counters of Count-Min, Count Sketch, K-ary and UnivMon are stored in as few bytes as the
+//! largest of them needs: their number (u8) is 1, 2, 4 or 8. Version 3 lacks it, and stores them as
+//! wide as they are in memory.
+//!
 //! A seed is its kind (u8), then: 0, a number (u64); 1, the 256 bits of a random seed; 2, the check
 //! value (u64) of a seed file, which is needed for decoding. The stored form contains the bits of a
 //! random seed, so it must be kept from anyone who can send packets. Under any seed it also
@@ -28,10 +32,10 @@ use crate::summary::{Info, Memory, Options, Parameters, Setting, Summary};
 use crate::terms::{Hierarchy, Measure, Threshold};
 
 const MAGIC: &[u8; 4] = b"FGSM";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
-/// Length of the CRC-32 at the end, in bytes.
-const CHECKSUM_BYTES: usize = size_of::<u32>();
+/// The version before, which stores cells of sketches as wide as they are in memory.
+const WIDE_CELLS: u16 = 3;
 
 /// A decoded summary with its algorithm and options.
 ///
@@ -75,12 +79,15 @@ pub(crate) fn write<K: FlowKey>(
     summary: &dyn Summary<K>,
 ) {
     let start = out.written();
+    out.numbers(MAGIC);
+    out.number(VERSION);
     write_head(out, info, options, summary);
     out.measured(|out| summary.save(out));
     out.check(start);
 }
 
-/// Appends everything before the payload. Summaries with equal heads are built alike.
+/// Appends everything between the version and the payload. Summaries with equal heads are built
+/// alike.
 fn write_head<K: FlowKey>(
     out: &mut Writer,
     info: &Info,
@@ -101,8 +108,6 @@ fn write_settings(
     accelerators: Vec<(&'static str, Vec<(&'static str, Setting)>)>,
 ) {
     out.write_keys(key_bytes);
-    out.numbers(MAGIC);
-    out.number(VERSION);
     let mut name = info.name.to_owned();
     let mut parameters = Vec::new();
     // Accelerators that pass on all packets are not stored.
@@ -239,11 +244,14 @@ pub(crate) fn decode_of<K: FlowKey>(
     if from.take(MAGIC.len(), "magic")? != MAGIC {
         return invalid(&from, "magic", MAGIC.len(), "no known summary begins with these bytes");
     }
-    if from.number::<u16>("version")? != VERSION {
-        return invalid(&from, "version", 2, "only version 3 is known");
+    let version = from.number::<u16>("version")?;
+    if !(WIDE_CELLS..=VERSION).contains(&version) {
+        return invalid(&from, "version", 2, "only versions 3 and 4 are known");
     }
+    from.expect_wide_cells(version == WIDE_CELLS);
     from.check()?;
 
+    let before_head = from.left();
     let name = from.text("algorithm")?;
     let (sampler, name) =
         name.split_once('+').map_or((None, name), |(sampler, name)| (Some(sampler), name));
@@ -283,7 +291,7 @@ pub(crate) fn decode_of<K: FlowKey>(
             None => parameters.push((name, value)),
         }
     }
-    let head = bytes.len() - CHECKSUM_BYTES - from.left();
+    let head = &bytes[MAGIC.len() + size_of_val(&version)..][..before_head - from.left()];
     let payload = from.number::<u64>("length")?;
     if payload != from.left() as u64 {
         return invalid(&from, "length", 8, "it differs from the number of bytes that follow");
@@ -304,7 +312,7 @@ pub(crate) fn decode_of<K: FlowKey>(
     let spare = spare.filter(|spare| {
         let mut out = Writer::default();
         write_head(&mut out, spare.info, &spare.options, &*spare.summary);
-        out.into_bytes() == bytes[..head]
+        out.into_bytes() == head
     });
     let mut summary = match spare {
         Some(Decoded { mut summary, .. }) => {

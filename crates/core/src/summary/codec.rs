@@ -95,7 +95,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(u8, u16, u32, u64, i32, i64, f64);
+numbers!(u8, u16, u32, u64, i8, i16, i32, i64, f64);
 
 /// Appends fields to the stored form.
 ///
@@ -163,10 +163,13 @@ impl Writer {
 
     /// Appends numbers without their count, which the reader knows.
     pub fn numbers<N: Number>(&mut self, numbers: &[N]) {
-        self.bytes.reserve(size_of_val(numbers));
-        for number in numbers {
-            number.write(&mut self.bytes);
-        }
+        self.each(numbers.iter().copied());
+    }
+
+    /// Appends the numbers of an iterator, whose count the reader knows.
+    pub(crate) fn each<N: Number>(&mut self, numbers: impl ExactSizeIterator<Item = N>) {
+        self.bytes.reserve(numbers.len() * size_of::<N>());
+        numbers.for_each(|number| number.write(&mut self.bytes));
     }
 
     /// Appends a key.
@@ -254,12 +257,23 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     offset: usize,
     key_bytes: usize,
+    has_wide_cells: bool,
 }
 
 impl<'a> Reader<'a> {
     /// Reads `bytes` from their start.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, offset: 0, key_bytes: 0 }
+        Self { bytes, offset: 0, key_bytes: 0, has_wide_cells: false }
+    }
+
+    /// Whether cells of sketches are stored as wide as they are in memory, as they once were.
+    pub(crate) fn has_wide_cells(&self) -> bool {
+        self.has_wide_cells
+    }
+
+    /// Sets whether cells are stored as wide as they are in memory.
+    pub(crate) fn expect_wide_cells(&mut self, wide: bool) {
+        self.has_wide_cells = wide;
     }
 
     /// Whether all bytes have been read.
@@ -315,11 +329,22 @@ impl<'a> Reader<'a> {
         field: &'static str,
         out: &mut [N],
     ) -> Result<(), DecodeError> {
-        let bytes = self.take(size_of_val(out), field)?;
-        for (number, bytes) in out.iter_mut().zip(bytes.chunks_exact(size_of::<N>())) {
-            *number = N::read(bytes);
-        }
+        let numbers = self.each(field, out.len())?;
+        out.iter_mut().zip(numbers).for_each(|(out, number)| *out = number);
         Ok(())
+    }
+
+    /// Takes `count` numbers.
+    ///
+    /// # Errors
+    /// When the bytes end.
+    pub(crate) fn each<N: Number>(
+        &mut self,
+        field: &'static str,
+        count: usize,
+    ) -> Result<impl Iterator<Item = N> + use<'a, N>, DecodeError> {
+        let bytes = self.take(count * size_of::<N>(), field)?;
+        Ok(bytes.chunks_exact(size_of::<N>()).map(N::read))
     }
 
     /// Takes a count of following items, at most `most`.
@@ -329,11 +354,10 @@ impl<'a> Reader<'a> {
     #[inline(never)]
     pub fn count(&mut self, field: &'static str, most: usize) -> Result<usize, DecodeError> {
         let count = self.number::<u64>(field)?;
-        usize::try_from(count).ok().filter(|count| *count <= most).ok_or(self.invalid(
-            field,
-            size_of::<u64>(),
-            "it exceeds the available room",
-        ))
+        usize::try_from(count)
+            .ok()
+            .filter(|count| *count <= most)
+            .ok_or_else(|| self.invalid(field, size_of::<u64>(), "it exceeds the available room"))
     }
 
     /// Takes a key.
@@ -342,7 +366,8 @@ impl<'a> Reader<'a> {
     /// When the bytes end.
     pub fn key<K: FlowKey>(&mut self, field: &'static str) -> Result<K, DecodeError> {
         let bytes = self.take(self.key_bytes, field)?;
-        K::from_canonical(bytes).ok_or(self.invalid(field, self.key_bytes, "it is not a key"))
+        let key = K::from_canonical(bytes);
+        key.ok_or_else(|| self.invalid(field, self.key_bytes, "it is not a key"))
     }
 
     /// Takes a flag: a byte that is 0 or 1.

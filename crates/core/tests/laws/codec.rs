@@ -394,13 +394,16 @@ fn repeated_candidates_and_bad_thresholds_are_refused() {
     }
 }
 
-/// Replaces a sketch's total, its lost weight, and some cells of a row.
+/// Replaces a sketch's total, its lost weight, and its 64 cells, of which the others are 0.
 fn with_cells(file: &[u8], total: u64, lost: u64, cells: &[u64]) -> Vec<u8> {
-    let mut payload = payload(file);
-    for (number, bytes) in [total, lost].iter().chain(cells).zip(payload.chunks_exact_mut(8)) {
-        bytes.copy_from_slice(&number.to_le_bytes());
-    }
-    with_payload(file, &payload)
+    let payload = payload(file);
+    let width = usize::from(payload[16]);
+    let numbers =
+        |numbers: &[u64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
+    let mut all = [0; 64];
+    all[..cells.len()].copy_from_slice(cells);
+    let forged = [&numbers(&[total, lost])[..], &[8], &numbers(&all), &payload[17 + 64 * width..]];
+    with_payload(file, &forged.concat())
 }
 
 /// Cells above a small total would wrap at the next packet, whatever the lost weight. With a full

@@ -119,7 +119,7 @@ impl<C: Unsigned> Rule for Raise<C> {
     }
 
     /// A packet raises a counter of each row by at most its weight.
-    fn is_possible(grid: &Grid<Self>) -> bool {
-        grid.is_within_total()
+    fn is_possible(_: u128, _: u64) -> bool {
+        true
     }
 }

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use super::k_ary;
 use super::rows::{
     CONFIDENCE, Cell, Grid, Linear, MOST_ROWS, RowSketch, Rows, Rule, TOTAL_PARAMETERS, Targets,
-    Unsigned, Weight, build, build_concurrent, info, seldom_exceeded, sum_of_sizes,
+    Unsigned, Weight, build, build_concurrent, info, seldom_exceeded,
 };
 use crate::key::FlowKey;
 use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
@@ -123,8 +123,8 @@ impl<C: Unsigned> Rule for Least<C> {
         0.0
     }
 
-    fn is_possible(grid: &Grid<Self>) -> bool {
-        adds_up(grid)
+    fn is_possible(lost: u128, saturated: u64) -> bool {
+        adds_up(lost, saturated)
     }
 
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
@@ -174,14 +174,8 @@ pub(super) fn all_exceed(rows: usize, share: f64) -> f64 {
 }
 
 /// Whether every row holds all packets but those that full cells lost.
-pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
-    if grid.total == u64::MAX {
-        return true;
-    }
-    let sums = grid.cells.chunks_exact(grid.rows.columns()).map(sum_of_sizes);
-    let lost = sums.map(|sum| u128::from(grid.total).checked_sub(sum));
-    let lost = lost.sum::<Option<u128>>();
-    lost.is_some_and(|lost| lost.min(u64::MAX.into()) == grid.saturated.into())
+pub(super) fn adds_up(lost: u128, saturated: u64) -> bool {
+    lost.min(u64::MAX.into()) == saturated.into()
 }
 
 /// The smallest cell of a key.

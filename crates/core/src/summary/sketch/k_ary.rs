@@ -131,8 +131,8 @@ impl<C: Unsigned> Rule for Centred<C> {
         grid.total as f64 / (grid.rows.columns() - 1).max(1) as f64
     }
 
-    fn is_possible(grid: &Grid<Self>) -> bool {
-        adds_up(grid)
+    fn is_possible(lost: u128, saturated: u64) -> bool {
+        adds_up(lost, saturated)
     }
 
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {

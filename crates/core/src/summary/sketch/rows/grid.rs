@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::bounds::{Counts, Listed, Noise};
-use super::cell::{Cell, join_all, sum_of_sizes};
+use super::cell::{Cell, join_all, load_cells, save_cells};
 use super::sketch::RowSketch;
 use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
@@ -83,9 +83,9 @@ pub(crate) trait Rule: Send + Sized + 'static {
     /// Reads all cells. The rows must not be samples.
     fn shortfall(grid: &Grid<Self>) -> f64;
 
-    /// Whether packets can produce these cells with this total and this excess: a check of stored
-    /// bytes.
-    fn is_possible(grid: &Grid<Self>) -> bool;
+    /// Whether packets can produce rows that lack `lost` of the total weight, over all rows, with
+    /// this excess of full cells: a check of stored bytes. No row exceeds the total.
+    fn is_possible(lost: u128, saturated: u64) -> bool;
 
     /// The sketch as [`Cells`], if its cells are [`Linear`].
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
@@ -353,12 +353,6 @@ impl<R: Rule> Grid<R> {
         })
     }
 
-    /// Whether no row holds more than the total, whatever the signs of its cells.
-    pub(crate) fn is_within_total(&self) -> bool {
-        let is_within = |row| self.total == u64::MAX || sum_of_sizes(row) <= self.total.into();
-        self.cells.chunks_exact(self.rows.columns()).all(is_within)
-    }
-
     /// Adds the cells of a grid of the same shape.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.reach = self.reach.saturating_add(other.reach);
@@ -388,22 +382,26 @@ impl<R: Rule> Grid<R> {
     pub(crate) fn save(&self, out: &mut Writer) {
         out.number(self.total);
         out.number(self.saturated);
-        out.numbers(&self.cells);
+        save_cells(&self.cells, out);
     }
 
     pub(crate) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.total = from.number("total")?;
         self.saturated = from.number("saturated")?;
-        from.numbers("cells", &mut self.cells)?;
-        self.reach = self.cells.iter().map(|cell| cell.size()).max().unwrap_or(0);
-        if self.unit == 0 && !R::is_possible(self) {
-            let width = self.cells.memory_bytes();
+        let (left, total) = (from.left(), u128::from(self.total));
+        let (reach, sums) = load_cells(&mut self.cells, self.rows.columns(), from)?;
+        let lost = sums.into_iter().map(|sum| total.checked_sub(sum)).sum::<Option<u128>>();
+        self.reach = reach;
+        // The weights of a row add up to the total, unless it is a sample or the total is full.
+        let is_sum = self.unit == 0 && self.total < u64::MAX;
+        if is_sum && !lost.is_some_and(|lost| R::is_possible(lost, self.saturated)) {
             return Err(from.invalid(
                 "cells",
-                width,
+                left - from.left(),
                 "no packets with this total can make these cells",
             ));
         }
+        self.noise = OnceLock::new();
         Ok(())
     }
 

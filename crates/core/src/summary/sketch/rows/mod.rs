@@ -26,7 +26,7 @@ use crate::summary::remix::remix;
 use crate::summary::{BuildError, BuildErrorKind, Parameters, Setting};
 
 pub(crate) use bounds::{Counts, Listed, Noise, seldom_exceeded, seldom_short};
-pub(crate) use cell::{Cell, Signed, Unsigned, join_all, sum_of_sizes};
+pub(crate) use cell::{Cell, Signed, Unsigned, join_all, load_cells, save_cells};
 pub(crate) use grid::{Grid, Limit, Linear, Rule, Weight};
 pub(crate) use sketch::{
     L2_PARAMETERS, MEMORY, RowSketch, TOTAL_PARAMETERS, build, build_concurrent, info,

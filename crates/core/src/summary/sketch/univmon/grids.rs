@@ -10,8 +10,8 @@ use crate::batch::BATCH_PACKETS;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::remix::remix;
 use crate::summary::sketch::rows::{
-    Counts, Listed, MOST_ROWS, Noise, Rows, Signed, join_all, median, median_fails, median_over,
-    signs, sum_over,
+    Counts, Listed, MOST_ROWS, Noise, Rows, Signed, join_all, load_cells, median, median_fails,
+    median_over, save_cells, signs, sum_over,
 };
 use crate::summary::{BuildError, Memory};
 
@@ -252,13 +252,13 @@ impl<C: Signed> Grids<C> {
 
     pub(super) fn save(&self, out: &mut Writer) {
         out.number(self.saturated);
-        out.numbers(&self.cells);
+        save_cells(&self.cells, out);
     }
 
     pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.saturated = from.number("saturated")?;
-        from.numbers("cells", &mut self.cells)?;
-        self.reach = self.cells.iter().map(|cell| cell.size()).max().unwrap_or(0);
+        let columns = self.cells.len();
+        (self.reach, _) = load_cells(&mut self.cells, columns, from)?;
         Ok(())
     }
 }
