@@ -44,7 +44,7 @@ struct Timed {
     sent: Sent,
 }
 
-/// Snapshots of 256 KiB of all agents, in epoch order.
+/// Snapshots of all agents, of sketches with 256 KiB in memory, in epoch order.
 fn network_of(agents: &[String], start_ns: i64, length_ns: i64, epochs: u32) -> Vec<Timed> {
     let mut all = Vec::new();
     let mut random = Rng::with_seed(1);
