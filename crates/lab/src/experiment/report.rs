@@ -11,7 +11,7 @@ use flowgauge_core::unknown::Unknown;
 use super::part::ALIKE;
 use super::setting::{Setting, Trace};
 use super::verdict::{Verdict, WORDS};
-use super::{EXPERIMENTS, Experiment, Outcome, Table, preset, setting, svg};
+use super::{EXPERIMENTS, Experiment, Outcome, Table, presets, setting, svg};
 use crate::args::{Judge, Run};
 use crate::failure::Failure;
 use crate::machine;
@@ -393,7 +393,7 @@ fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
          paper that share a parameter share its row.\n\n{}{sections}",
         counts(&headlines),
         counts(&claims),
-        preset::table()
+        presets()
     ))
 }
 

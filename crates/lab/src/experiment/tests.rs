@@ -9,7 +9,7 @@ use super::report::{Page, compose, is_done, judge};
 use super::svg;
 use super::table::Cell;
 use super::verdict::{Finding, Judged};
-use super::{EXPERIMENTS, Experiment, Setting, Table};
+use super::{EXPERIMENTS, Experiment, Ours, Setting, Table, presets};
 use crate::args::Judge;
 
 fn tiny() -> Setting {
@@ -27,6 +27,22 @@ fn names_are_unique() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
+}
+
+/// Differences have a reason, and every figure has parameters.
+#[test]
+fn presets_say_why_they_differ() {
+    for Experiment { name, presets, .. } in EXPERIMENTS {
+        for preset in *presets {
+            let cells = preset.cells();
+            assert_eq!(preset.why.is_empty(), matches!(preset.ours, Ours::Same), "{name}: {cells}");
+            assert_eq!(cells.matches('|').count(), 3, "{name}: {cells}");
+        }
+    }
+    let table = presets();
+    assert!(
+        table.contains("| epoch | 2 million packets | 1 million packets (`--quick`), 2 million")
+    );
 }
 
 /// Elements are properly nested, and no number is missing.

@@ -10,12 +10,11 @@ use super::solutions::FlowRadar;
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner, noise};
 use crate::experiment::part::{Part, median};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG2: Experiment = Experiment {

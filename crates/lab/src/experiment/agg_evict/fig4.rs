@@ -5,12 +5,11 @@ use flowgauge_core::key::{FlowKey, Key4, KeyKind};
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG4: Experiment = Experiment {

@@ -9,12 +9,11 @@ use super::solutions::FlowRadar;
 use super::{ALONE, BEHIND, THEIRS, THEIRS_BEHIND, Way, theirs};
 use crate::experiment::chart::Chart;
 use crate::experiment::part::{Part, median};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Gain, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG8A: Experiment = Experiment {

@@ -22,12 +22,12 @@ use flowgauge_core::key::FlowKey;
 use super::chart::{Chart, Mark, linear};
 use super::latency::{self, BARE, Bare, COLUMNS, Latency, Runner, race};
 use super::part::{Part, median};
-use super::preset::{self, Preset};
 use super::setting::{LINE_RATE, Setting};
 use super::stream::Stream;
 use super::structure::Structure;
 use super::table::{Cell, Table};
 use super::verdict::Gain;
+use super::{Preset, epoch};
 use crate::failure::Failure;
 use paper::{Aggregator, Alone, Policy, Search};
 use solutions::Solution;
@@ -49,8 +49,7 @@ const TRAFFIC: Preset = Preset::other(
     "generated like a backbone's, or `--keys FILE`",
     "the trace is not free to hand on",
 );
-const EPOCH: Preset =
-    Preset::of("epoch", "2 million packets", preset::epoch, "`--quick` is for every day");
+const EPOCH: Preset = Preset::of("epoch", "2 million packets", epoch, "`--quick` is for every day");
 const BATCHES: Preset = Preset::same("batch", "32 packets of 64 bytes");
 const SOURCES: Preset = Preset::same("key", "the source; both addresses for TwoLevel");
 const AGGREGATOR: Preset = Preset::other(

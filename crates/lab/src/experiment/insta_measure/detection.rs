@@ -7,12 +7,11 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 use super::{FlowRegulator, RATE, SKETCH};
 use crate::experiment::chart::{Chart, Mark, log};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG9B: Experiment = Experiment {

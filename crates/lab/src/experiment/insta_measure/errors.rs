@@ -7,11 +7,10 @@ use flowgauge_core::terms::Measure;
 use super::{BYTES, Classes, Flow, Lengths, PACKETS, of_sketch, run};
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::part::{Part, median};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Row, Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG10: Experiment = Experiment {

@@ -2,15 +2,13 @@
 
 use flowgauge_core::terms::Measure;
 
-use super::LONGER;
-use super::{Lengths, of_sketch, run};
+use super::{LONGER, Lengths, of_sketch, run};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG14: Experiment = Experiment {

@@ -20,7 +20,7 @@ use flowgauge_core::terms::{Measure, Size};
 use flowgauge_kernel::{Digester, Isa, Seed};
 use flowgauge_synthetic::{self as synthetic, Config, Traffic};
 
-use super::preset::Preset;
+use super::Preset;
 use super::setting::{Mix, Setting};
 use super::structure::Structure;
 use crate::failure::Failure;

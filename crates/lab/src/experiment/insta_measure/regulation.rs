@@ -8,11 +8,10 @@ use super::vectors::Vectors;
 use super::{FlowRegulator, RATE, Rcc, SKETCH};
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG1: Experiment = Experiment {

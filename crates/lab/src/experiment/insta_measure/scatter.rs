@@ -2,15 +2,13 @@
 
 use flowgauge_core::terms::Measure;
 
-use super::LONGER;
-use super::{BYTES, Classes, Lengths, PACKETS, of_sketch, run};
+use super::{BYTES, Classes, LONGER, Lengths, PACKETS, of_sketch, run};
 use crate::experiment::chart::{Chart, log, log_alike};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG13: Experiment = Experiment {

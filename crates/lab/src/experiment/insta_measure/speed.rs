@@ -10,12 +10,11 @@ use crate::experiment::chart::{Chart, Mark, linear};
 use crate::experiment::latency::{Bare, Runner};
 use crate::experiment::parallel::{Together, together};
 use crate::experiment::part::{Part, median};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Missing, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG9A: Experiment = Experiment {

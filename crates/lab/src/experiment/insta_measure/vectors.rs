@@ -5,11 +5,10 @@ use flowgauge_core::summary::Options;
 use super::{FlowRegulator, Rcc};
 use crate::experiment::chart::{Chart, linear as axis, log};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG8: Experiment = Experiment {

@@ -6,13 +6,12 @@ use super::paper::{Kind, Plain, Sketch, Work};
 use crate::experiment::chart::{Chart, Mark, log};
 use crate::experiment::latency::{BARE, Bare, Runner};
 use crate::experiment::part::{Part, median, spread};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{LINE_RATE, Setting};
 use crate::experiment::stream::Loop;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG3A: Experiment = Experiment {

@@ -7,14 +7,12 @@ use flowgauge_core::terms::Measure;
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
-use crate::experiment::stream::Loop;
-use crate::experiment::stream::Stream;
+use crate::experiment::stream::{Loop, Stream};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG3B: Experiment = Experiment {

@@ -18,7 +18,7 @@ pub(super) use strawmen::STRAWMEN;
 pub(super) use table1::TABLE1;
 pub(super) use table2::TABLE2;
 
-use super::preset::{self, Preset};
+use super::{Preset, epoch};
 
 const TRAFFIC: Preset = Preset::other(
     "traffic",
@@ -26,8 +26,7 @@ const TRAFFIC: Preset = Preset::other(
     "generated like a backbone's, or `--keys FILE`",
     "the trace is not free to hand on",
 );
-const EPOCH: Preset =
-    Preset::of("packets", "not named", preset::epoch, "`--quick` is for every day");
+const EPOCH: Preset = Preset::of("packets", "not named", epoch, "`--quick` is for every day");
 const HASHES: Preset = Preset::other(
     "hashes",
     "xxHash32 for each row",

@@ -9,14 +9,12 @@ use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner};
 use crate::experiment::part::{Part, median, spread};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{LINE_RATE, Mix, Setting};
-use crate::experiment::stream::Loop;
-use crate::experiment::stream::Stream;
+use crate::experiment::stream::{Loop, Stream};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 use crate::trial::THRESHOLD;
 

@@ -6,14 +6,12 @@ use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::part::{Part, median, spread};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
-use crate::experiment::stream::Stream;
-use crate::experiment::stream::{RepeatedStream, root_mean_square};
+use crate::experiment::stream::{RepeatedStream, Stream, root_mean_square};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const TABLE1: Experiment = Experiment {

@@ -9,13 +9,12 @@ use super::paper::{Kind, Sketch, Work};
 use crate::experiment::chart::{Chart, Mark, linear};
 use crate::experiment::latency::{Bare, Runner, noise, race};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const TABLE2: Experiment = Experiment {

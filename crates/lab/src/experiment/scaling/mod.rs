@@ -7,7 +7,7 @@ mod separate;
 mod updates;
 
 use super::parallel::Together;
-use super::preset::{self, Preset};
+use super::{Preset, epoch};
 pub(super) use concurrent::CONCURRENT;
 pub(super) use separate::SEPARATE;
 pub(super) use updates::UPDATES;
@@ -18,8 +18,7 @@ const TRAFFIC: Preset = Preset::other(
     "generated like a backbone's, or `--keys FILE`",
     "the trace is not free to hand on",
 );
-const EPOCH: Preset =
-    Preset::of("epoch", "2 million packets", preset::epoch, "`--quick` is for every day");
+const EPOCH: Preset = Preset::of("epoch", "2 million packets", epoch, "`--quick` is for every day");
 const CORES: Preset = Preset::same("cores", "2");
 
 /// Workers compared with one.

@@ -5,20 +5,18 @@ use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::summary::Merge;
 
-use super::contest::{Arithmetic, Both, Built, COUNT, Contest, MOST, shared};
-use super::contest::{DOUBLES, LEAST};
+use super::contest::{Arithmetic, Both, Built, COUNT, Contest, DOUBLES, LEAST, MOST, shared};
 use super::{LEAST_NS, WORKERS};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::Runner;
 use crate::experiment::parallel::Crew;
 use crate::experiment::part::{Part, median};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Row, Table, short};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const SEPARATE: Experiment = Experiment {

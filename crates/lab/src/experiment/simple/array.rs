@@ -4,14 +4,12 @@ use flowgauge_core::key::{Key8, KeyKind};
 
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::part::{Part, median, spread};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::stream::TRAFFIC;
-use crate::experiment::structure::Exam;
-use crate::experiment::structure::Structure;
+use crate::experiment::structure::{Exam, Structure};
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 use crate::traffic::Scene;
 

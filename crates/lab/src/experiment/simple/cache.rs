@@ -6,13 +6,12 @@ use super::paper::Traced;
 use super::{INLINE, INLINE_ARRAY, Inline, Rows, Rule, SET_ARRAY, SET_COUNT_MIN};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::simulation::{Caches, LINE_BYTES, XEON};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const CACHE: Experiment = Experiment {

@@ -4,13 +4,12 @@ use flowgauge_core::key::{Key8, KeyKind};
 
 use super::{ARRAY, Contender, LINEAR, OVERWRITING, STATEFUL};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Exam;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 use crate::traffic::Scene;
 

@@ -5,12 +5,11 @@ use flowgauge_core::key::{Key8, KeyKind};
 use super::{Contender, HEAP, INLINE, INLINE_ARRAY, LINEAR, Rule};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG6: Experiment = Experiment {

@@ -7,12 +7,11 @@ use super::{Contender, Rule};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::{self, BARE, COLUMNS};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG7: Experiment = Experiment {

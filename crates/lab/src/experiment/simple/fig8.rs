@@ -13,13 +13,12 @@ use crate::experiment::chart::{Chart, log};
 use crate::experiment::latency::{self, BARE, Bare, COLUMNS, Latency, Runner};
 use crate::experiment::parallel::{Together, together};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG8: Experiment = Experiment {

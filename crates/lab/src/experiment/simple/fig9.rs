@@ -12,17 +12,14 @@ use super::{
 };
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::latency::{BARE, Bare, COLUMNS, Runner, noise, race_paced};
-use crate::experiment::memory::{Antagonist, beside};
-use crate::experiment::memory::{read_ns, stream_rate};
+use crate::experiment::memory::{Antagonist, beside, read_ns, stream_rate};
 use crate::experiment::part::{Part, median};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
-use crate::experiment::simulation::XEON;
-use crate::experiment::simulation::{Memory, Work};
+use crate::experiment::simulation::{Memory, Work, XEON};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 use crate::machine::cache_sizes;
 

@@ -9,12 +9,11 @@ use crate::experiment::chart::{Chart, log};
 use crate::experiment::latency::Runner;
 use crate::experiment::papers::xxhash32;
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 use crate::machine::zeroed;
 

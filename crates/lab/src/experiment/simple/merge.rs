@@ -10,13 +10,12 @@ use super::BATCH;
 use crate::experiment::chart::{Chart, Mark, linear};
 use crate::experiment::latency::pass;
 use crate::experiment::part::{Part, median, spread};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 use crate::machine::thread_seconds;
 

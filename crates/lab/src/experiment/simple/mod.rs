@@ -39,13 +39,13 @@ use super::chart::{Chart, linear, log};
 use super::latency::{self, BARE, Bare, COLUMNS, Runner};
 use super::papers::Heap;
 use super::part::median;
-use super::preset::{self, Preset};
 use super::setting::{Mix, Setting};
 use super::stream::Stream;
 use super::structure::Exam;
 use super::structure::Structure;
 use super::table::Table;
 use super::verdict::Gain;
+use super::{Preset, epoch};
 use crate::failure::Failure;
 use crate::traffic::Scene;
 
@@ -90,8 +90,7 @@ const TRAFFIC: Preset = Preset::other(
     "generated like a backbone's, or `--keys FILE`",
     "the trace is not free to hand on",
 );
-const EPOCH: Preset =
-    Preset::of("epoch", "2 million packets", preset::epoch, "`--quick` is for every day");
+const EPOCH: Preset = Preset::of("epoch", "2 million packets", epoch, "`--quick` is for every day");
 const BATCHES: Preset = Preset::same("batch", "64 packets of 64 bytes");
 const KEY: Preset = Preset::same("key, counter", "both addresses, 12 bytes");
 const HEAVY: Preset = Preset::same("threshold", "0.1 % of the packets");

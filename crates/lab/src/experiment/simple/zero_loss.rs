@@ -10,12 +10,11 @@ use super::{
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::{self, Bare, Runner, race};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 use crate::machine::ns_per_cycle;
 

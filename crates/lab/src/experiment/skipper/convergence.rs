@@ -4,14 +4,12 @@ use flowgauge_core::key::{Key8, KeyKind};
 
 use crate::experiment::chart::{Chart, Mark, log};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Setting};
-use crate::experiment::stream::Stream;
-use crate::experiment::stream::{RepeatedStream, TRAFFIC};
+use crate::experiment::stream::{RepeatedStream, Stream, TRAFFIC};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const CONVERGENCE: Experiment = Experiment {

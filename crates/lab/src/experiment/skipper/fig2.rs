@@ -6,14 +6,12 @@ use super::{ACCELERATED, EPSILON};
 use crate::experiment::chart::linear;
 use crate::experiment::latency::{BARE, Bare, Runner};
 use crate::experiment::part::{Part, median, spread};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
-use crate::experiment::stream::Loop;
-use crate::experiment::stream::Stream;
+use crate::experiment::stream::{Loop, Stream};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG2: Experiment = Experiment {

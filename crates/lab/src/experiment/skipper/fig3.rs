@@ -5,14 +5,12 @@ use flowgauge_core::key::{Key8, KeyKind};
 use super::{ACCELERATED, EPSILON, HEAP};
 use crate::experiment::chart::log;
 use crate::experiment::part::{Part, median, spread};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
-use crate::experiment::stream::Stream;
-use crate::experiment::stream::{Absent, Arrivals};
+use crate::experiment::stream::{Absent, Arrivals, Stream};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const FIG3: Experiment = Experiment {

@@ -16,8 +16,8 @@ pub(super) use l2::L2;
 pub(super) use univmon::UNIVMON;
 pub(super) use weighted::WEIGHTED;
 
+use super::Preset;
 use super::chart::{Axis, Chart, log};
-use super::preset::Preset;
 use super::setting::Setting;
 use super::structure::Structure;
 

@@ -4,11 +4,10 @@
 use super::ovs::{self, DROP, EMC, FEW, Kind, Rounds, SIMPLE, Way};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::part::{Part, median};
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const NITRO_FIG2: Experiment = Experiment {

@@ -3,11 +3,10 @@
 use super::ovs::{self, Contender, EMC, FEW, Kind, figure};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::part::Part;
-use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
 pub(crate) const SKIPPER_FIG5: Experiment = Experiment {
