@@ -1,29 +1,22 @@
 //! The papers' figures, measured again. An experiment is a measurement, and claims that are judged
 //! only by the measured numbers.
 //!
-//! To add one, write a file in the paper's folder with a `const … : Experiment`, and add its name
-//! to [`EXPERIMENTS`].
+//! To add one, write a `const … : Experiment` in a file of the paper's folder in `figures`, and add its
+//! name to [`EXPERIMENTS`].
 
-mod agg_evict;
-mod auto;
 mod chart;
-mod insta_measure;
+mod figures;
 mod latency;
 mod memory;
-mod nitro;
 mod papers;
 mod parallel;
 mod part;
 mod report;
-mod scaling;
 mod setting;
-mod simple;
 mod simulation;
-mod skipper;
 mod stream;
 mod structure;
 mod svg;
-mod switch;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -32,6 +25,7 @@ mod verdict;
 use std::fmt::Write as _;
 
 use chart::Chart;
+pub(crate) use figures::EXPERIMENTS;
 pub(crate) use part::median;
 pub(crate) use report::{judge, list, run};
 pub(crate) use setting::{FRAME_BYTES, Mix, Setting};
@@ -165,76 +159,3 @@ fn presets() -> String {
     }
     table
 }
-
-/// All experiments, in the order of the report.
-#[rustfmt::skip]
-pub(crate) const EXPERIMENTS: &[&Experiment] = &[
-    &simple::FIG1,
-    &simple::FIG2,
-    &simple::ARRAY_SIZE,
-    &simple::HIERARCHICAL,
-    &simple::FIG3,
-    &simple::FIG3C,
-    &simple::FIG4,
-    &simple::FIG5,
-    &simple::FIG6,
-    &simple::FIG7,
-    &simple::FIG8,
-    &simple::MERGE,
-    &simple::CACHE,
-    &simple::FIG9A,
-    &simple::FIG9B,
-    &simple::ZERO_LOSS,
-    &agg_evict::FIG2,
-    &agg_evict::FIG4,
-    &agg_evict::FIG5,
-    &agg_evict::FIG6,
-    &agg_evict::FIG6C,
-    &agg_evict::RECEIVE,
-    &agg_evict::FIG7,
-    &agg_evict::FIG7C,
-    &agg_evict::FIG8A,
-    &agg_evict::FIG8B,
-    &nitro::FIG3A,
-    &nitro::FIG3B,
-    &nitro::TABLE1,
-    &nitro::TABLE2,
-    &nitro::STRAWMEN,
-    &nitro::CONVERGENCE,
-    &nitro::LOAD,
-    &insta_measure::FIG1,
-    &insta_measure::FIG6,
-    &insta_measure::FIG7,
-    &insta_measure::FIG8,
-    &insta_measure::FIG9A,
-    &insta_measure::FIG9B,
-    &insta_measure::FIG10,
-    &insta_measure::FIG11,
-    &insta_measure::CSM,
-    &insta_measure::FIG12,
-    &insta_measure::FIG13,
-    &insta_measure::FIG14,
-    &insta_measure::WSAF,
-    &skipper::FIG2,
-    &skipper::FIG3,
-    &skipper::UNIVMON,
-    &skipper::CONVERGENCE,
-    &skipper::WEIGHTED,
-    &skipper::L2,
-    &skipper::HIERARCHICAL,
-    &auto::AUTO,
-    &scaling::SEPARATE,
-    &scaling::CONCURRENT,
-    &scaling::UPDATES,
-    &switch::DPDK,
-    &switch::ZERO_LOSS,
-    &switch::EMC_FEW,
-    &switch::EMC_MANY,
-    &switch::MEGAFLOW_FEW,
-    &switch::MEGAFLOW_MANY,
-    &switch::SIMPLE_FEW,
-    &switch::SIMPLE_MANY,
-    &switch::NITRO_FIG2,
-    &switch::SKIPPER_FIG5,
-    &switch::TODAY,
-];

@@ -16,6 +16,11 @@ fn tiny() -> Setting {
     Setting { packets: 40_000, rounds: 1, most_bytes: 1 << 20, factor: 16, ..Setting::quick() }
 }
 
+/// The experiment of this name.
+fn named(name: &str) -> &'static Experiment {
+    EXPERIMENTS.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("there is no {name}"))
+}
+
 /// Names are unique, and usable as file names.
 #[test]
 fn names_are_unique() {
@@ -225,7 +230,7 @@ fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
 #[test]
 fn runs_are_resumed_and_merged() {
     let folder = env::temp_dir().join(format!("flowgauge-lab-{}", std::process::id()));
-    let both = [&super::agg_evict::FIG4, &super::insta_measure::FIG8];
+    let both = [named("agg-evict/fig4"), named("insta-measure/fig8")];
     assert!(fs::create_dir_all(&folder).is_ok());
     for experiment in both {
         let page = Page::measure(experiment, &tiny(), "--quick");
@@ -234,7 +239,7 @@ fn runs_are_resumed_and_merged() {
         let done = |options| is_done(experiment, &folder, options).ok();
         assert_eq!([done("--quick"), done("--full")], [Some(true), Some(false)]);
     }
-    assert_eq!(is_done(&super::skipper::FIG3, &folder, "--quick").ok(), Some(false));
+    assert_eq!(is_done(named("skipper/fig3"), &folder, "--quick").ok(), Some(false));
     let report = folder.with_extension("md");
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let files = |folder: &Path| -> Vec<String> {
@@ -298,7 +303,7 @@ fn every_experiment_runs_and_its_check_can_fail() {
 fn a_switch_is_measured() {
     let Some(switch) = env::var_os("FLOWGAUGE_SWITCH") else { return };
     let setting = Setting { switch: Some(switch.into()), ..tiny() };
-    for experiment in [&super::switch::NITRO_FIG2, &super::switch::SKIPPER_FIG5] {
+    for experiment in ["switch/nitro-fig2", "switch/skipper-fig5"].map(named) {
         // A mirror needs a flowgauge with DPDK; without it, its claim has no rows to doctor.
         let mut unseen = check(experiment, &setting);
         unseen.retain(|claim| !claim.contains("nothing was measured"));

@@ -18,7 +18,7 @@ use std::hash::Hash;
 use flowgauge_synthetic::{Config, Packet, Profile, Size, Traffic};
 use hashbrown::HashMap;
 
-use super::Preset;
+use crate::experiment::Preset;
 use crate::failure::Failure;
 
 pub(super) use dpdk::DPDK;

@@ -10,12 +10,12 @@ use flowgauge_engine::sink::Each;
 use flowgauge_engine::{Config, EngineError};
 use flowgauge_synthetic::{self as synthetic, Profile, Traffic, to_pcap_bytes};
 
-use super::chart::{Chart, linear};
-use super::part::{Part, median};
-use super::setting::Setting;
-use super::table::{Table, row};
-use super::verdict::{Claim, Verdict};
-use super::{Experiment, Outcome};
+use crate::experiment::chart::{Chart, linear};
+use crate::experiment::part::{Part, median};
+use crate::experiment::setting::Setting;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::{Claim, Verdict};
+use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 use crate::machine::thread_seconds;
 

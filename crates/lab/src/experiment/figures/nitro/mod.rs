@@ -18,7 +18,7 @@ pub(super) use strawmen::STRAWMEN;
 pub(super) use table1::TABLE1;
 pub(super) use table2::TABLE2;
 
-use super::{Preset, epoch};
+use crate::experiment::{Preset, epoch};
 
 const TRAFFIC: Preset = Preset::other(
     "traffic",

@@ -6,8 +6,8 @@ mod replay;
 mod separate;
 mod updates;
 
-use super::parallel::Together;
-use super::{Preset, epoch};
+use crate::experiment::parallel::Together;
+use crate::experiment::{Preset, epoch};
 pub(super) use concurrent::CONCURRENT;
 pub(super) use separate::SEPARATE;
 pub(super) use updates::UPDATES;

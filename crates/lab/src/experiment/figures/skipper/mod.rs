@@ -16,10 +16,10 @@ pub(super) use l2::L2;
 pub(super) use univmon::UNIVMON;
 pub(super) use weighted::WEIGHTED;
 
-use super::Preset;
-use super::chart::{Axis, Chart, log};
-use super::setting::Setting;
-use super::structure::Structure;
+use crate::experiment::Preset;
+use crate::experiment::chart::{Axis, Chart, log};
+use crate::experiment::setting::Setting;
+use crate::experiment::structure::Structure;
 
 /// The accelerated structures, and the one that cannot be.
 const COUNT_MIN: &str = "Count-Min";

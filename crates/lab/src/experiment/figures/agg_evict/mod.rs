@@ -19,15 +19,15 @@ pub(super) use fig8::{FIG8A, FIG8B};
 
 use flowgauge_core::key::FlowKey;
 
-use super::chart::{Chart, Mark, linear};
-use super::latency::{self, BARE, Bare, COLUMNS, Latency, Runner, race};
-use super::part::{Part, median};
-use super::setting::{LINE_RATE, Setting};
-use super::stream::Stream;
-use super::structure::Structure;
-use super::table::{Cell, Table};
-use super::verdict::Gain;
-use super::{Preset, epoch};
+use crate::experiment::chart::{Chart, Mark, linear};
+use crate::experiment::latency::{self, BARE, Bare, COLUMNS, Latency, Runner, race};
+use crate::experiment::part::{Part, median};
+use crate::experiment::setting::{LINE_RATE, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::structure::Structure;
+use crate::experiment::table::{Cell, Table};
+use crate::experiment::verdict::Gain;
+use crate::experiment::{Preset, epoch};
 use crate::failure::Failure;
 use paper::{Aggregator, Alone, Policy, Search};
 use solutions::Solution;

@@ -35,17 +35,17 @@ pub(super) use merge::MERGE;
 use paper::{Apart, Inline, Rows, Rule};
 pub(super) use zero_loss::ZERO_LOSS;
 
-use super::chart::{Chart, linear, log};
-use super::latency::{self, BARE, Bare, COLUMNS, Runner};
-use super::papers::Heap;
-use super::part::median;
-use super::setting::{Mix, Setting};
-use super::stream::Stream;
-use super::structure::Exam;
-use super::structure::Structure;
-use super::table::Table;
-use super::verdict::Gain;
-use super::{Preset, epoch};
+use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::latency::{self, BARE, Bare, COLUMNS, Runner};
+use crate::experiment::papers::Heap;
+use crate::experiment::part::median;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::structure::Exam;
+use crate::experiment::structure::Structure;
+use crate::experiment::table::Table;
+use crate::experiment::verdict::Gain;
+use crate::experiment::{Preset, epoch};
 use crate::failure::Failure;
 use crate::traffic::Scene;
 

@@ -20,9 +20,9 @@ use flowgauge_core::terms::{Measure, Size};
 use flowgauge_kernel::{Digester, Isa, Seed};
 use flowgauge_synthetic::{self as synthetic, Config, Traffic};
 
-use super::Preset;
-use super::setting::{Mix, Setting};
-use super::structure::Structure;
+use crate::experiment::Preset;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::structure::Structure;
 use crate::failure::Failure;
 use crate::traffic::{Packet, Scene};
 
