@@ -13,7 +13,6 @@ mod parallel;
 mod part;
 mod report;
 mod setting;
-mod simulation;
 mod stream;
 mod structure;
 mod svg;

@@ -12,10 +12,9 @@ use super::{
 };
 use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::latency::{BARE, Bare, COLUMNS, Runner, noise, race_paced};
-use crate::experiment::memory::{Antagonist, beside, read_ns, stream_rate};
+use crate::experiment::memory::{Antagonist, Memory, Work, XEON, beside, read_ns, stream_rate};
 use crate::experiment::part::{Part, median};
 use crate::experiment::setting::{Mix, Setting};
-use crate::experiment::simulation::{Memory, Work, XEON};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Verdict};
