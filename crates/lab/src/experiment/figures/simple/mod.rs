@@ -1,39 +1,22 @@
 //! Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms in
 //! software" (SOSR 2018).
 
-mod array;
-mod cache;
-mod fig1;
-mod fig2;
-mod fig3;
-mod fig4;
-mod fig5;
-mod fig6;
-mod fig7;
-mod fig8;
-mod fig9;
-mod hierarchical;
-mod merge;
+mod by_size;
+mod cores;
+mod entries;
+mod memory;
 mod paper;
+mod workloads;
 mod zero_loss;
 
-use flowgauge_core::key::{Extract, FlowKey, Key8, KeyKind};
-
-pub(super) use array::ARRAY_SIZE;
-pub(super) use cache::CACHE;
-pub(super) use fig1::FIG1;
-pub(super) use fig2::FIG2;
-pub(super) use fig3::{FIG3, FIG3C};
-pub(super) use fig4::FIG4;
-pub(super) use fig5::FIG5;
-pub(super) use fig6::FIG6;
-pub(super) use fig7::FIG7;
-pub(super) use fig8::FIG8;
-pub(super) use fig9::{FIG9A, FIG9B};
-pub(super) use hierarchical::HIERARCHICAL;
-pub(super) use merge::MERGE;
-use paper::{Apart, Inline, Rows, Rule};
+pub(super) use by_size::{ARRAY_SIZE, FIG1, FIG2, HIERARCHICAL};
+pub(super) use cores::{FIG8, MERGE};
+pub(super) use entries::{FIG6, FIG7};
+pub(super) use memory::{CACHE, FIG9A, FIG9B};
+pub(super) use workloads::{FIG3, FIG3C, FIG4, FIG5};
 pub(super) use zero_loss::ZERO_LOSS;
+
+use flowgauge_core::key::{Extract, FlowKey, Key8, KeyKind};
 
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{self, BARE, Bare, COLUMNS, Runner};
@@ -41,13 +24,13 @@ use crate::experiment::papers::Heap;
 use crate::experiment::part::median;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
-use crate::experiment::structure::Exam;
-use crate::experiment::structure::Structure;
+use crate::experiment::structure::{Exam, Structure};
 use crate::experiment::table::Table;
 use crate::experiment::verdict::Gain;
 use crate::experiment::{Preset, epoch};
 use crate::failure::Failure;
 use crate::traffic::Scene;
+use paper::{Apart, Inline, Rows, Rule};
 
 /// Packets per batch.
 const BATCH: usize = 64;

@@ -1,9 +1,8 @@
-//! Figure 7: values next to their keys, or apart.
+//! Figures 6 and 7: the size of entries, and values next to their keys or apart.
 
 use flowgauge_core::key::{Key8, KeyKind};
 
-use super::fig6::{PADDINGS, entry_bytes, state};
-use super::{Contender, Rule};
+use super::{Contender, HEAP, INLINE, INLINE_ARRAY, LINEAR, Rule};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::{self, BARE, COLUMNS};
 use crate::experiment::part::Part;
@@ -14,6 +13,97 @@ use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
+/// Figure 6: the size of an entry.
+pub(crate) const FIG6: Experiment = Experiment {
+    name: "simple/fig6",
+    title: "the size of an entry",
+    paper: "Simple (SOSR 2018), Fig. 6",
+    presets: &[
+        super::TRAFFIC,
+        super::EPOCH,
+        super::BATCHES,
+        super::SIZE,
+        super::ENTRIES,
+        Preset::same("entries", "a key of 8 bytes, a counter of 12, and 0, 12, 28 or 60 more"),
+    ],
+    measure: measure_entries,
+    judge: judge_entries,
+    missing: &[],
+    charts: &[Chart {
+        x: "entry_bytes",
+        x_axis: linear("key and value (bytes)"),
+        ..super::BY_SIZE
+    }],
+};
+
+/// Bytes beyond a key of 8 bytes and a counter of 12.
+const PADDINGS: [&str; 4] = ["", "12", "28", "60"];
+
+/// The parameter for this padding.
+fn state(padding: &str) -> Vec<(&str, &str)> {
+    if padding.is_empty() { Vec::new() } else { vec![("state", "padded"), ("padding", padding)] }
+}
+
+/// Bytes of key and value.
+fn entry_bytes(padding: &str) -> f64 {
+    20.0 + padding.parse::<f64>().unwrap_or(0.0)
+}
+
+fn measure_entries(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let mut table = super::table(["entry_bytes"]);
+    for padding in PADDINGS {
+        let (state, bytes) = (state(padding), super::LARGE);
+        let mut contenders = match padding {
+            "12" => of_padding::<12>(bytes),
+            "28" => of_padding::<28>(bytes),
+            "60" => of_padding::<60>(bytes),
+            _ => of_padding::<0>(bytes),
+        };
+        contenders.push(Contender::new(LINEAR, "linear-table", &state, bytes, setting)?);
+        let at = [entry_bytes(padding)];
+        super::measure(&mut table, &at, contenders, setting, &stream, None)?;
+    }
+    let limit = super::limit(&table);
+    let notes =
+        "The arrays of this project have no padding. Its tables keep entries in the order of \
+                 arrival, so that large flows share cache lines whatever the size of the table."
+            .to_owned();
+    Ok(Outcome { table, limit, notes })
+}
+
+/// The paper's array, table and heap with `PAYLOAD` more bytes per entry.
+fn of_padding<const PAYLOAD: usize>(bytes: usize) -> Vec<Contender<Key8>> {
+    vec![
+        Contender::inline::<PAYLOAD>(INLINE_ARRAY, Rule::Overwriting, bytes),
+        Contender::inline::<PAYLOAD>(INLINE, Rule::Linear, bytes),
+        Contender::heap::<PAYLOAD>(bytes),
+    ]
+}
+
+fn judge_entries(table: &Table) -> Verdict {
+    let grows = |name: &str| {
+        let tails = table.numbers("structure", name, "p99_ns");
+        Part::moves(&format!("tail of the {name} (ns), by entry size"), &tails, true)
+    };
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "In 64 MB, the tail latency of array, table and heap grows with the size of an entry.",
+                [INLINE_ARRAY, INLINE, HEAP].map(grows),
+                "Entries are fetched ahead of their use, all lines of one at once.",
+            ),
+            Claim::new(
+                "The tail of the engine's table grows, too, whose entries are in the order of arrival.",
+                [grows(LINEAR)],
+                "Large flows come first and share lines, whatever the size of the table.",
+            ),
+        ],
+    )
+}
+
+/// Figure 7: values next to their keys, or apart.
 pub(crate) const FIG7: Experiment = Experiment {
     name: "simple/fig7",
     title: "values beside their keys, or apart",
@@ -31,8 +121,8 @@ pub(crate) const FIG7: Experiment = Experiment {
         super::ENTRIES,
         Preset::same("entries", "a key of 8 bytes, a counter of 12, and 0, 12, 28 or 60 more"),
     ],
-    measure,
-    judge,
+    measure: measure_layouts,
+    judge: judge_layouts,
     missing: &[],
     charts: &[
         Chart { title: "Skew 0.75", only: &AT_075, ..BY_ENTRY },
@@ -80,7 +170,7 @@ const AT_175: [&str; 4] = [
 const BYTES: usize = 44;
 
 /// Both of the paper's layouts with `PAYLOAD` more bytes per entry.
-fn of_paper<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<Key8>> {
+fn both_layouts<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<Key8>> {
     let label = |layout: &str| format!("{layout}, skew {skew}");
     vec![
         Contender::inline::<PAYLOAD>(&label(BESIDE), Rule::Linear, bytes),
@@ -88,7 +178,7 @@ fn of_paper<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<Key8
     ]
 }
 
-fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+fn measure_layouts(setting: &Setting) -> Result<Outcome, Failure> {
     let mut all = Table::new(["layout", "entry_bytes"].into_iter().chain(COLUMNS));
     for skew in SKEWS {
         let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::PAIR)?;
@@ -96,10 +186,10 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         let mut table = super::table(["entry_bytes"]);
         for padding in PADDINGS {
             let mut contenders = match padding {
-                "12" => of_paper::<12>(skew, bytes),
-                "28" => of_paper::<28>(skew, bytes),
-                "60" => of_paper::<60>(skew, bytes),
-                _ => of_paper::<0>(skew, bytes),
+                "12" => both_layouts::<12>(skew, bytes),
+                "28" => both_layouts::<28>(skew, bytes),
+                "60" => both_layouts::<60>(skew, bytes),
+                _ => both_layouts::<0>(skew, bytes),
             };
             for (layout, name) in ENGINE {
                 let label = format!("{layout}, skew {skew}");
@@ -125,7 +215,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table: all, limit, notes })
 }
 
-fn judge(table: &Table) -> Verdict {
+fn judge_layouts(table: &Table) -> Verdict {
     let tails = |layout: &str, skew: f64| {
         table.numbers("layout", &format!("{layout}, skew {skew}"), "p99_ns")
     };
