@@ -1,21 +1,13 @@
 //! Zhou et al., "Accelerating network measurement in software" (CCR 2018).
 
-mod buffers;
-mod fig2;
-mod fig4;
-mod fig5;
-mod fig6;
-mod fig7;
-mod fig8;
+mod batches;
 mod paper;
 mod solutions;
+mod traffic;
 
-pub(super) use fig2::FIG2;
-pub(super) use fig4::FIG4;
-pub(super) use fig5::FIG5;
-pub(super) use fig6::{FIG6, FIG6C, RECEIVE};
-pub(super) use fig7::{FIG7, FIG7C};
-pub(super) use fig8::{FIG8A, FIG8B};
+pub(super) use batches::{FIG2, FIG6, FIG6C, RECEIVE};
+pub(super) use solutions::{FIG5, FIG8A, FIG8B};
+pub(super) use traffic::{FIG4, FIG7, FIG7C};
 
 use flowgauge_core::key::FlowKey;
 
@@ -29,8 +21,7 @@ use crate::experiment::table::{Cell, Table};
 use crate::experiment::verdict::Gain;
 use crate::experiment::{Preset, epoch};
 use crate::failure::Failure;
-use paper::{Aggregator, Alone, Policy, Search};
-use solutions::Solution;
+use paper::{Aggregator, Alone, Policy, Search, Solution};
 
 /// Packets per batch.
 const BATCH: usize = 32;

@@ -1,15 +1,15 @@
-//! The paper's aggregator: 2,000 rows of 16 pairs. A key's row is the XOR of its words modulo the
-//! number of rows. Each evicted pair is passed on at once.
+//! The paper's aggregator and its nine solutions, at its sizes.
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
-use flowgauge_kernel::equal_in_group;
+use flowgauge_kernel::{Zeroed, equal_in_group};
 
-use super::solutions::Solution;
 use crate::experiment::latency::Runner;
+use crate::experiment::papers::{Heap, xxhash32};
+use crate::machine::zeroed;
 
 /// Number of rows, and pairs per row.
-const ROWS: usize = 2000;
+const AGGREGATOR_ROWS: usize = 2000;
 const PAIRS: usize = 16;
 
 /// Eviction policy for a full row.
@@ -40,7 +40,8 @@ struct Row<K> {
     held: usize,
 }
 
-/// The aggregator in front of a solution.
+/// The aggregator in front of a solution: 2,000 rows of 16 pairs. A key's row is the XOR of its words
+/// modulo the number of rows. Each evicted pair is passed on at once.
 pub(super) struct Aggregator<K, S> {
     rows: Vec<Row<K>>,
     policy: Policy,
@@ -52,15 +53,21 @@ pub(super) struct Aggregator<K, S> {
 
 impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
     pub(super) fn new(behind: S, policy: Policy, search: Search) -> Self {
-        let mut aggregator =
-            Self { rows: Vec::with_capacity(ROWS), policy, search, next: 0, clock: 0, behind };
+        let mut aggregator = Self {
+            rows: Vec::with_capacity(AGGREGATOR_ROWS),
+            policy,
+            search,
+            next: 0,
+            clock: 0,
+            behind,
+        };
         aggregator.clear();
         aggregator
     }
 
     fn clear(&mut self) {
         self.rows.clear();
-        self.rows.extend((0..ROWS).map(|_| Row {
+        self.rows.extend((0..AGGREGATOR_ROWS).map(|_| Row {
             tags: [[0; 8]; 2],
             packets: [0; PAIRS],
             met: [0; PAIRS],
@@ -71,7 +78,7 @@ impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
 
     fn aggregate(&mut self, key: K) {
         let tag = tag(&key);
-        let row = &mut self.rows[tag as usize % ROWS];
+        let row = &mut self.rows[tag as usize % AGGREGATOR_ROWS];
         self.clock = self.clock.wrapping_add(1);
         let found = match self.search {
             Search::Vector => vector(row, tag),
@@ -169,6 +176,270 @@ impl<K: FlowKey, S: Solution<K>> Runner<K> for Alone<S> {
     }
 }
 
+/// Counts packets of flows, possibly several of one flow at once, with one hash per row.
+pub(super) trait Solution<K>: Send {
+    fn clear(&mut self);
+    fn update(&mut self, key: &K, packets: u32);
+}
+
+/// Rows, and columns per row.
+const ROWS: usize = 4;
+const COLUMNS: usize = 65536;
+
+/// Count-Min, and MRAC: rows of counters.
+pub(super) struct Counters(Zeroed<u32>);
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        Self(zeroed(ROWS * COLUMNS))
+    }
+}
+
+impl<K: FlowKey> Solution<K> for Counters {
+    fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        for row in 0..ROWS {
+            let column = xxhash32(bytes, row as u32) as usize % COLUMNS;
+            self.0[row * COLUMNS + column] += packets;
+        }
+    }
+}
+
+/// Number of FlowRadar cells.
+const CELLS: usize = 262_144;
+
+/// FlowRadar for keys of `BYTES` bytes. Each cell holds the XOR of its keys, the number of flows
+/// and the number of packets; a third of the memory is a Bloom filter.
+pub(super) struct FlowRadar<const BYTES: usize> {
+    filter: Zeroed<u64>,
+    cells: Zeroed<([u8; BYTES], u32, u32)>,
+}
+
+impl<const BYTES: usize> FlowRadar<BYTES> {
+    const FILTER_BITS: usize = CELLS * (BYTES + 8) * 8 / 3;
+
+    pub(super) fn new() -> Self {
+        Self { filter: zeroed(Self::FILTER_BITS.div_ceil(64)), cells: zeroed(CELLS) }
+    }
+}
+
+impl<K: FlowKey, const BYTES: usize> Solution<K> for FlowRadar<BYTES> {
+    fn clear(&mut self) {
+        self.filter.fill(0);
+        self.cells.fill(([0; BYTES], 0, 0));
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        let mut known = true;
+        for hash in 0..ROWS {
+            let bit = xxhash32(bytes, hash as u32) as usize % Self::FILTER_BITS;
+            let word = &mut self.filter[bit / 64];
+            known &= *word >> (bit % 64) & 1 == 1;
+            *word |= 1 << (bit % 64);
+        }
+        for hash in ROWS..2 * ROWS {
+            let cell = &mut self.cells[xxhash32(bytes, hash as u32) as usize % CELLS];
+            if !known {
+                cell.0.iter_mut().zip(bytes).for_each(|(cell, byte)| *cell ^= byte);
+                cell.1 += 1;
+            }
+            cell.2 += packets;
+        }
+    }
+}
+
+/// Number of tracked largest flows.
+const TOP: usize = 128;
+
+/// Space-Saving with a binary heap.
+pub(super) struct SpaceSaving<K>(Heap<K, 0>);
+
+impl<K: FlowKey> SpaceSaving<K> {
+    pub(super) fn new() -> Self {
+        Self(Heap::with_counters(TOP))
+    }
+}
+
+impl<K: FlowKey> Solution<K> for SpaceSaving<K> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let hash = xxhash32(key.canonical(K::SHORTEST), 0);
+        self.0.count(*key, hash, packets, 0);
+    }
+}
+
+/// Levels of UnivMon. The first has all columns, each next one half as many.
+const LEVELS: usize = 4;
+
+/// UnivMon: Count Sketches over successively halved key sets, each with a heap of its heaviest
+/// keys.
+pub(super) struct UnivMon<K> {
+    levels: Vec<(Zeroed<i32>, Heap<K, 0>)>,
+}
+
+impl<K: FlowKey> UnivMon<K> {
+    pub(super) fn new() -> Self {
+        let level = |level: usize| (zeroed(ROWS * (COLUMNS >> level)), Heap::with_counters(TOP));
+        Self { levels: (0..LEVELS).map(level).collect() }
+    }
+}
+
+impl<K: FlowKey> Solution<K> for UnivMon<K> {
+    fn clear(&mut self) {
+        for (counters, heap) in &mut self.levels {
+            counters.fill(0);
+            heap.clear();
+        }
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        let depth = xxhash32(bytes, u32::MAX).trailing_ones() as usize;
+        for (level, (counters, heap)) in self.levels.iter_mut().enumerate().take(1 + depth) {
+            let columns = COLUMNS >> level;
+            let mut estimates = [0; ROWS];
+            let mut hash = 0;
+            for (row, estimate) in estimates.iter_mut().enumerate() {
+                hash = xxhash32(bytes, (level * ROWS + row) as u32);
+                let sign = if hash >> 31 == 1 { 1 } else { -1 };
+                let counter = &mut counters[row * columns + hash as usize % columns];
+                *counter += sign * packets.cast_signed();
+                *estimate = sign * *counter;
+            }
+            estimates.sort_unstable();
+            let median = i32::midpoint(estimates[1], estimates[2]).max(0) as u32;
+            heap.offer(*key, hash, median);
+        }
+    }
+}
+
+/// A reversible sketch. The bytes of a key are its words, each hashed to half as many bits.
+pub(super) struct Reversible {
+    tables: Vec<[[u8; 256]; 4]>,
+    counters: Zeroed<u32>,
+}
+
+impl Reversible {
+    pub(super) fn new() -> Self {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut table = || std::array::from_fn(|_| random.u8(0..16));
+        let tables = (0..ROWS).map(|_| std::array::from_fn(|_| table())).collect();
+        Self { tables, counters: zeroed(ROWS * COLUMNS) }
+    }
+
+    /// Counts packets of a key of four bytes.
+    fn count(&mut self, bytes: &[u8], packets: u32) {
+        // Mangling, so that similar keys do not collide in all rows.
+        let mangled = [0, 1, 2, 3].map(|at| bytes.get(at).copied().unwrap_or(0));
+        let mangled = u32::from_le_bytes(mangled).wrapping_mul(0x9e37_79b1).to_le_bytes();
+        for (row, tables) in self.tables.iter().enumerate() {
+            let words = tables.iter().zip(mangled);
+            let column = words.fold(0, |column, (table, byte)| {
+                column << 4 | usize::from(table[usize::from(byte)])
+            });
+            self.counters[row * COLUMNS + column] += packets;
+        }
+    }
+}
+
+impl<K: FlowKey> Solution<K> for Reversible {
+    fn clear(&mut self) {
+        self.counters.fill(0);
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        self.count(key.canonical(K::SHORTEST), packets);
+    }
+}
+
+/// Number of bitmaps in TwoLevel, and bits per bitmap.
+const BITMAPS: usize = 4096;
+const BITS: u32 = 12;
+
+/// TwoLevel: a reversible sketch of sources, and bitmaps of their destinations. Keys hold both
+/// addresses.
+pub(super) struct TwoLevel {
+    sources: Reversible,
+    bitmaps: Vec<u16>,
+}
+
+impl TwoLevel {
+    pub(super) fn new() -> Self {
+        Self { sources: Reversible::new(), bitmaps: vec![0; ROWS * BITMAPS] }
+    }
+}
+
+impl<K: FlowKey> Solution<K> for TwoLevel {
+    fn clear(&mut self) {
+        self.sources.counters.fill(0);
+        self.bitmaps.fill(0);
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        let (source, destination) = bytes.split_at(bytes.len() / 2);
+        self.sources.count(source, packets);
+        for row in 0..ROWS {
+            let bitmap = xxhash32(source, row as u32) as usize % BITMAPS;
+            let bit = xxhash32(destination, row as u32) % BITS;
+            self.bitmaps[row * BITMAPS + bitmap] |= 1 << bit;
+        }
+    }
+}
+
+/// FM: four bitmaps, each with its own hash.
+pub(super) struct Fm([u32; ROWS]);
+
+impl Fm {
+    pub(super) fn new() -> Self {
+        Self([0; ROWS])
+    }
+}
+
+impl<K: FlowKey> Solution<K> for Fm {
+    fn clear(&mut self) {
+        self.0 = [0; ROWS];
+    }
+
+    fn update(&mut self, key: &K, _: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        for (row, bitmap) in self.0.iter_mut().enumerate() {
+            *bitmap |= 1 << xxhash32(bytes, row as u32).trailing_zeros().min(31);
+        }
+    }
+}
+
+/// Linear counting: four bit arrays, each with its own hash.
+pub(super) struct LinearCounting(Zeroed<u32>);
+
+impl LinearCounting {
+    pub(super) fn new() -> Self {
+        Self(zeroed(ROWS * COLUMNS))
+    }
+}
+
+impl<K: FlowKey> Solution<K> for LinearCounting {
+    fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    fn update(&mut self, key: &K, _: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        for row in 0..ROWS {
+            let hash = xxhash32(bytes, row as u32);
+            self.0[row * COLUMNS + (hash >> 16) as usize] |= 1 << (hash % 32);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -221,5 +492,40 @@ mod tests {
                 assert_eq!(aggregator.behind.0, truth);
             }
         }
+    }
+
+    fn key(number: u64) -> Key8 {
+        match Key8::from_canonical(&number.to_be_bytes()) {
+            Some(key) => key,
+            None => panic!("eight bytes are a key"),
+        }
+    }
+
+    /// One update with a sum equals one update per packet.
+    #[test]
+    fn sums_add_up() {
+        let (mut sums, mut each) = (FlowRadar::<8>::new(), FlowRadar::<8>::new());
+        let (mut univmon, mut univmon_each) = (UnivMon::new(), UnivMon::new());
+        let (mut two, mut two_each) = (TwoLevel::new(), TwoLevel::new());
+        for number in 1..200 {
+            let packets = 1 + number as u32 % 7;
+            sums.update(&key(number), packets);
+            univmon.update(&key(number), packets);
+            two.update(&key(number), packets);
+            for _ in 0..packets {
+                each.update(&key(number), 1);
+                univmon_each.update(&key(number), 1);
+                two_each.update(&key(number), 1);
+            }
+        }
+        assert!(*sums.cells == *each.cells && *sums.filter == *each.filter);
+        let counters = |univmon: &UnivMon<Key8>| {
+            univmon.levels.iter().map(|(counters, _)| counters.to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(counters(&univmon), counters(&univmon_each));
+        assert!(two.bitmaps == two_each.bitmaps);
+        assert!(*two.sources.counters == *two_each.sources.counters);
+        let flows: u32 = sums.cells.iter().map(|cell| cell.1).sum();
+        assert_eq!(flows, 4 * 199);
     }
 }

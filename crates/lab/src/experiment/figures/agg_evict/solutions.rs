@@ -1,314 +1,381 @@
-//! The paper's nine solutions at its sizes: one flow per update, one hash per row.
+//! Figures 5 and 8: nine solutions, and the eviction policy and search of the aggregator.
 
-use flowgauge_core::key::FlowKey;
-use flowgauge_kernel::Zeroed;
+use flowgauge_core::key::{FlowKey, Key4, Key8, KeyKind};
+use flowgauge_kernel::Isa;
 
-use crate::experiment::papers::Heap;
-use crate::experiment::papers::xxhash32;
-use crate::machine::zeroed;
+use super::paper::{
+    Counters, FlowRadar, Fm, LinearCounting, Policy, Reversible, Search, SpaceSaving, TwoLevel,
+    UnivMon,
+};
+use super::{
+    ALONE, BEHIND, BOTH_THEIRS, OURS, THEIRS, THEIRS_BEHIND, Theirs, WAYS, Way, less, theirs,
+};
+use crate::experiment::chart::Chart;
+use crate::experiment::part::{Part, median};
+use crate::experiment::setting::{LINE_RATE, Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::structure::Structure;
+use crate::experiment::table::Table;
+use crate::experiment::verdict::{Claim, Gain, Verdict};
+use crate::experiment::{Experiment, Outcome, Preset};
+use crate::failure::Failure;
 
-/// Counts packets of flows, possibly several of one flow at once.
-pub(super) trait Solution<K>: Send {
-    fn clear(&mut self);
-    fn update(&mut self, key: &K, packets: u32);
-}
+/// Figure 5: nine solutions with and without the aggregator.
+pub(crate) const FIG5: Experiment = Experiment {
+    name: "agg-evict/fig5",
+    title: "nine solutions with and without the aggregator",
+    paper: "Agg-Evict (CCR 2018), Fig. 5",
+    presets: &[
+        super::TRAFFIC,
+        super::EPOCH,
+        super::BATCHES,
+        super::SOURCES,
+        super::AGGREGATOR,
+        super::HASHES,
+        super::RADAR,
+        Preset::same("Count-Min, RevSketch", "4 arrays of 65536 counters of 32 bits"),
+        Preset::other(
+            "MRAC",
+            "4 arrays of 65536 counters, each counted in",
+            "that, and the engine's one array of as many counters",
+            "MRAC has one array; four only cost time",
+        ),
+        Preset::same("Space-Saving", "128 flows"),
+        Preset::other(
+            "TwoLevel",
+            "RevSketch, and 4 arrays of 4096 bitmaps of 12 bits",
+            "that, and the engine's with 4 x 65536 counters and 4096 bitmaps",
+            "the engine's bitmaps are longer, to tell thresholds of 128",
+        ),
+        Preset::same("UnivMon", "4 levels of 4 rows of 65536 to 8192 counters, 128 flows"),
+        Preset::other(
+            "FM, LC",
+            "4 counters of 32 bits, 4 arrays of 2097152 bits, each updated",
+            "that, and the engine's: stochastic averaging, one array of 8388608 bits",
+            "one array tells as much by one update",
+        ),
+    ],
+    measure: measure_solutions,
+    judge: judge_solutions,
+    missing: &[],
+    charts: &[
+        Chart { x: "solution", ..super::THROUGHPUT },
+        Chart { x: "solution", ..super::LATENCY },
+    ],
+};
 
-/// Rows, and columns per row.
-const ROWS: usize = 4;
-const COLUMNS: usize = 65536;
+const TWO_LEVEL: &str = "TwoLevel";
 
-/// Count-Min, and MRAC: rows of counters.
-pub(super) struct Counters(Zeroed<u32>);
-
-impl Counters {
-    pub(super) fn new() -> Self {
-        Self(zeroed(ROWS * COLUMNS))
+/// The paper's solution of this name, run in these ways; TwoLevel only by pair.
+fn of_paper<K: FlowKey>(name: &str, ways: impl IntoIterator<Item = Way>) -> Vec<Theirs<K>> {
+    match name {
+        "Count-Min" | "MRAC" => theirs(Counters::new, ways),
+        "FlowRadar" => theirs(FlowRadar::<4>::new, ways),
+        "Space-Saving" => theirs(SpaceSaving::new, ways),
+        "UnivMon" => theirs(UnivMon::new, ways),
+        "RevSketch" => theirs(Reversible::new, ways),
+        "FM" => theirs(Fm::new, ways),
+        "LC" => theirs(LinearCounting::new, ways),
+        TWO_LEVEL if K::SHORTEST == Key8::SHORTEST => theirs(TwoLevel::new, ways),
+        _ => Vec::new(),
     }
 }
 
-impl<K: FlowKey> Solution<K> for Counters {
-    fn clear(&mut self) {
-        self.0.fill(0);
+/// Measures structures of the engine, and the paper's solution of this name in these ways, by
+/// source. The paper's TwoLevel uses both addresses.
+fn measure_solution(
+    table: &mut Table,
+    name: &str,
+    ours: &[Structure],
+    ways: &[Way],
+    setting: &Setting,
+    (sources, pairs): (&Stream<Key4>, &Stream<Key8>),
+) -> Result<(), Failure> {
+    let (at, ways) = ([name.into()], ways.iter().copied());
+    super::measure(table, &at, ours, of_paper(name, ways.clone()), setting, sources)?;
+    if name == TWO_LEVEL {
+        super::measure(table, &at, &[], of_paper(name, ways), setting, pairs)?;
     }
-
-    fn update(&mut self, key: &K, packets: u32) {
-        let bytes = key.canonical(K::SHORTEST);
-        for row in 0..ROWS {
-            let column = xxhash32(bytes, row as u32) as usize % COLUMNS;
-            self.0[row * COLUMNS + column] += packets;
-        }
-    }
+    Ok(())
 }
 
-/// Number of FlowRadar cells.
-const CELLS: usize = 262_144;
-
-/// FlowRadar for keys of `BYTES` bytes. Each cell holds the XOR of its keys, the number of flows
-/// and the number of packets; a third of the memory is a Bloom filter.
-pub(super) struct FlowRadar<const BYTES: usize> {
-    filter: Zeroed<u64>,
-    cells: Zeroed<([u8; BYTES], u32, u32)>,
+fn measure_solutions(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
+    let pairs = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let mut table = super::table(["solution"]);
+    for structure in super::nine() {
+        let both = super::both(&structure, super::ROWS);
+        measure_solution(&mut table, &structure.label, &both, &WAYS, setting, (&stream, &pairs))?;
+    }
+    let limit = super::limit(&table);
+    let notes = "The engine's aggregator hands on what it evicts in half batches of 128 sums, so that one \
+                 batch of 32 packets in some pays for many: that is its tail. The paper's solutions are \
+                 written in the lab, with a hash for each row, behind its aggregator, which hands on each \
+                 flow at once."
+        .to_owned();
+    Ok(Outcome { table, limit, notes })
 }
 
-impl<const BYTES: usize> FlowRadar<BYTES> {
-    const FILTER_BITS: usize = CELLS * (BYTES + 8) * 8 / 3;
-
-    pub(super) fn new() -> Self {
-        Self { filter: zeroed(Self::FILTER_BITS.div_ceil(64)), cells: zeroed(CELLS) }
-    }
-}
-
-impl<K: FlowKey, const BYTES: usize> Solution<K> for FlowRadar<BYTES> {
-    fn clear(&mut self) {
-        self.filter.fill(0);
-        self.cells.fill(([0; BYTES], 0, 0));
-    }
-
-    fn update(&mut self, key: &K, packets: u32) {
-        let bytes = key.canonical(K::SHORTEST);
-        let mut known = true;
-        for hash in 0..ROWS {
-            let bit = xxhash32(bytes, hash as u32) as usize % Self::FILTER_BITS;
-            let word = &mut self.filter[bit / 64];
-            known &= *word >> (bit % 64) & 1 == 1;
-            *word |= 1 << (bit % 64);
-        }
-        for hash in ROWS..2 * ROWS {
-            let cell = &mut self.cells[xxhash32(bytes, hash as u32) as usize % CELLS];
-            if !known {
-                cell.0.iter_mut().zip(bytes).for_each(|(cell, byte)| *cell ^= byte);
-                cell.1 += 1;
-            }
-            cell.2 += packets;
-        }
-    }
-}
-
-/// Number of tracked largest flows.
-const TOP: usize = 128;
-
-/// Space-Saving with a binary heap.
-pub(super) struct SpaceSaving<K>(Heap<K, 0>);
-
-impl<K: FlowKey> SpaceSaving<K> {
-    pub(super) fn new() -> Self {
-        Self(Heap::with_counters(TOP))
-    }
-}
-
-impl<K: FlowKey> Solution<K> for SpaceSaving<K> {
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn update(&mut self, key: &K, packets: u32) {
-        let hash = xxhash32(key.canonical(K::SHORTEST), 0);
-        self.0.count(*key, hash, packets, 0);
-    }
-}
-
-/// Levels of UnivMon. The first has all columns, each next one half as many.
-const LEVELS: usize = 4;
-
-/// UnivMon: Count Sketches over successively halved key sets, each with a heap of its heaviest
-/// keys.
-pub(super) struct UnivMon<K> {
-    levels: Vec<(Zeroed<i32>, Heap<K, 0>)>,
-}
-
-impl<K: FlowKey> UnivMon<K> {
-    pub(super) fn new() -> Self {
-        let level = |level: usize| (zeroed(ROWS * (COLUMNS >> level)), Heap::with_counters(TOP));
-        Self { levels: (0..LEVELS).map(level).collect() }
-    }
-}
-
-impl<K: FlowKey> Solution<K> for UnivMon<K> {
-    fn clear(&mut self) {
-        for (counters, heap) in &mut self.levels {
-            counters.fill(0);
-            heap.clear();
-        }
-    }
-
-    fn update(&mut self, key: &K, packets: u32) {
-        let bytes = key.canonical(K::SHORTEST);
-        let depth = xxhash32(bytes, u32::MAX).trailing_ones() as usize;
-        for (level, (counters, heap)) in self.levels.iter_mut().enumerate().take(1 + depth) {
-            let columns = COLUMNS >> level;
-            let mut estimates = [0; ROWS];
-            let mut hash = 0;
-            for (row, estimate) in estimates.iter_mut().enumerate() {
-                hash = xxhash32(bytes, (level * ROWS + row) as u32);
-                let sign = if hash >> 31 == 1 { 1 } else { -1 };
-                let counter = &mut counters[row * columns + hash as usize % columns];
-                *counter += sign * packets.cast_signed();
-                *estimate = sign * *counter;
-            }
-            estimates.sort_unstable();
-            let median = i32::midpoint(estimates[1], estimates[2]).max(0) as u32;
-            heap.offer(*key, hash, median);
-        }
-    }
-}
-
-/// A reversible sketch. The bytes of a key are its words, each hashed to half as many bits.
-pub(super) struct Reversible {
-    tables: Vec<[[u8; 256]; 4]>,
-    counters: Zeroed<u32>,
-}
-
-impl Reversible {
-    pub(super) fn new() -> Self {
-        let mut random = fastrand::Rng::with_seed(1);
-        let mut table = || std::array::from_fn(|_| random.u8(0..16));
-        let tables = (0..ROWS).map(|_| std::array::from_fn(|_| table())).collect();
-        Self { tables, counters: zeroed(ROWS * COLUMNS) }
-    }
-
-    /// Counts packets of a key of four bytes.
-    fn count(&mut self, bytes: &[u8], packets: u32) {
-        // Mangling, so that similar keys do not collide in all rows.
-        let mangled = [0, 1, 2, 3].map(|at| bytes.get(at).copied().unwrap_or(0));
-        let mangled = u32::from_le_bytes(mangled).wrapping_mul(0x9e37_79b1).to_le_bytes();
-        for (row, tables) in self.tables.iter().enumerate() {
-            let words = tables.iter().zip(mangled);
-            let column = words.fold(0, |column, (table, byte)| {
-                column << 4 | usize::from(table[usize::from(byte)])
-            });
-            self.counters[row * COLUMNS + column] += packets;
-        }
-    }
-}
-
-impl<K: FlowKey> Solution<K> for Reversible {
-    fn clear(&mut self) {
-        self.counters.fill(0);
-    }
-
-    fn update(&mut self, key: &K, packets: u32) {
-        self.count(key.canonical(K::SHORTEST), packets);
-    }
-}
-
-/// Number of bitmaps in TwoLevel, and bits per bitmap.
-const BITMAPS: usize = 4096;
-const BITS: u32 = 12;
-
-/// TwoLevel: a reversible sketch of sources, and bitmaps of their destinations. Keys hold both
-/// addresses.
-pub(super) struct TwoLevel {
-    sources: Reversible,
-    bitmaps: Vec<u16>,
-}
-
-impl TwoLevel {
-    pub(super) fn new() -> Self {
-        Self { sources: Reversible::new(), bitmaps: vec![0; ROWS * BITMAPS] }
-    }
-}
-
-impl<K: FlowKey> Solution<K> for TwoLevel {
-    fn clear(&mut self) {
-        self.sources.counters.fill(0);
-        self.bitmaps.fill(0);
-    }
-
-    fn update(&mut self, key: &K, packets: u32) {
-        let bytes = key.canonical(K::SHORTEST);
-        let (source, destination) = bytes.split_at(bytes.len() / 2);
-        self.sources.count(source, packets);
-        for row in 0..ROWS {
-            let bitmap = xxhash32(source, row as u32) as usize % BITMAPS;
-            let bit = xxhash32(destination, row as u32) % BITS;
-            self.bitmaps[row * BITMAPS + bitmap] |= 1 << bit;
-        }
-    }
-}
-
-/// FM: four bitmaps, each with its own hash.
-pub(super) struct Fm([u32; ROWS]);
-
-impl Fm {
-    pub(super) fn new() -> Self {
-        Self([0; ROWS])
-    }
-}
-
-impl<K: FlowKey> Solution<K> for Fm {
-    fn clear(&mut self) {
-        self.0 = [0; ROWS];
-    }
-
-    fn update(&mut self, key: &K, _: u32) {
-        let bytes = key.canonical(K::SHORTEST);
-        for (row, bitmap) in self.0.iter_mut().enumerate() {
-            *bitmap |= 1 << xxhash32(bytes, row as u32).trailing_zeros().min(31);
-        }
-    }
-}
-
-/// Linear counting: four bit arrays, each with its own hash.
-pub(super) struct LinearCounting(Zeroed<u32>);
-
-impl LinearCounting {
-    pub(super) fn new() -> Self {
-        Self(zeroed(ROWS * COLUMNS))
-    }
-}
-
-impl<K: FlowKey> Solution<K> for LinearCounting {
-    fn clear(&mut self) {
-        self.0.fill(0);
-    }
-
-    fn update(&mut self, key: &K, _: u32) {
-        let bytes = key.canonical(K::SHORTEST);
-        for row in 0..ROWS {
-            let hash = xxhash32(bytes, row as u32);
-            self.0[row * COLUMNS + (hash >> 16) as usize] |= 1 << (hash % 32);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use flowgauge_core::key::Key8;
-
-    use super::*;
-
-    fn key(number: u64) -> Key8 {
-        match Key8::from_canonical(&number.to_be_bytes()) {
-            Some(key) => key,
-            None => panic!("eight bytes are a key"),
-        }
-    }
-
-    /// One update with a sum equals one update per packet.
-    #[test]
-    fn sums_add_up() {
-        let (mut sums, mut each) = (FlowRadar::<8>::new(), FlowRadar::<8>::new());
-        let (mut univmon, mut univmon_each) = (UnivMon::new(), UnivMon::new());
-        let (mut two, mut two_each) = (TwoLevel::new(), TwoLevel::new());
-        for number in 1..200 {
-            let packets = 1 + number as u32 % 7;
-            sums.update(&key(number), packets);
-            univmon.update(&key(number), packets);
-            two.update(&key(number), packets);
-            for _ in 0..packets {
-                each.update(&key(number), 1);
-                univmon_each.update(&key(number), 1);
-                two_each.update(&key(number), 1);
-            }
-        }
-        assert!(*sums.cells == *each.cells && *sums.filter == *each.filter);
-        let counters = |univmon: &UnivMon<Key8>| {
-            univmon.levels.iter().map(|(counters, _)| counters.to_vec()).collect::<Vec<_>>()
+fn judge_solutions(table: &Table) -> Verdict {
+    let mpps = |how: &str, two_level: bool| {
+        let rows = table.of("how", how);
+        let rows = rows.filter(|row| (row.text("solution") == TWO_LEVEL) == two_level);
+        rows.map(|row| row.number("mpps")).fold(f64::NAN, f64::min)
+    };
+    // Mean alone divided by mean behind, for one solution, or for the one that gains most.
+    let gain = |[behind, alone]: [&str; 2]| {
+        let of = |how: &str| table.numbers("how", how, "mean_ns");
+        let gains = of(alone).into_iter().zip(of(behind)).map(|(alone, behind)| alone / behind);
+        let most = gains.fold(f64::NAN, f64::max);
+        Part::at_least("times that the mean is lower, at best", most, 5.7).timed()
+    };
+    let two_level = |behind: &str, alone: &str| {
+        let times = mpps(behind, true) / mpps(alone, true);
+        Part::at_least("times that TwoLevel's throughput is higher", times, 2.5).timed()
+    };
+    let two_level_latency = |behind: &str, alone: &str| {
+        let mean = |how: &str| {
+            let mut rows = table.of("how", how).filter(|row| row.text("solution") == TWO_LEVEL);
+            rows.next().map_or(f64::NAN, |row| row.number("mean_ns"))
         };
-        assert_eq!(counters(&univmon), counters(&univmon_each));
-        assert!(two.bitmaps == two_each.bitmaps);
-        assert!(*two.sources.counters == *two_each.sources.counters);
-        let flows: u32 = sums.cells.iter().map(|cell| cell.1).sum();
-        assert_eq!(flows, 4 * 199);
+        let times = mean(alone) / mean(behind);
+        Part::at_least("times that TwoLevel's mean is lower", times, 3.5).timed()
+    };
+    let faster = super::faster(table);
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "All nine are faster behind the aggregator, in the mean.",
+                [less(table, "mean", "mean_ns", OURS)],
+                "A solution that takes less than the aggregator gains nothing from it.",
+            )
+            .on_baseline([less(table, "mean", "mean_ns", BOTH_THEIRS)], faster),
+            Claim::new(
+                "All nine are faster behind it in the tail, too.",
+                [less(table, "tail", "p99_ns", OURS)],
+                "Sums that are handed on together make some batches long. Of the paper's structures FM takes \
+                 the same time for every packet, so that its tail is its mean, and behind the aggregator \
+                 the batches with more evictions take longer.",
+            )
+            .on_baseline([less(table, "tail", "p99_ns", BOTH_THEIRS)], faster),
+            Claim::new(
+                "The mean latency is up to 5.7 times lower.",
+                [gain(OURS)],
+                "A faster solution gains less from what is not done.",
+            )
+            .on_baseline([gain(BOTH_THEIRS)], faster),
+            Claim::new(
+                "All but TwoLevel reach the 14.88 million packets a second of a 10 Gbit/s link.",
+                [Part::at_least(
+                    "the slowest but TwoLevel, in million packets a second",
+                    mpps(BEHIND, false),
+                    LINE_RATE,
+                )
+                .timed()],
+                "This core is slower than the paper's.",
+            ),
+            Claim::new(
+                "TwoLevel gains a factor of 2.5 in throughput.",
+                [two_level(BEHIND, ALONE)],
+                "Pairs of addresses come again less often than sources.",
+            )
+            .on_baseline([two_level(THEIRS_BEHIND, THEIRS)], faster),
+            Claim::new(
+                "TwoLevel's mean latency is 3.5 times lower.",
+                [two_level_latency(BEHIND, ALONE)],
+                "A faster structure gains less from what is not done.",
+            )
+            .on_baseline([two_level_latency(THEIRS_BEHIND, THEIRS)], faster),
+        ],
+    )
+}
+
+/// Figure 8a: the eviction policy.
+pub(crate) const FIG8A: Experiment = Experiment {
+    name: "agg-evict/fig8a",
+    title: "eviction in turn, or of the least recently used",
+    paper: "Agg-Evict (CCR 2018), Fig. 8a",
+    presets: &[
+        super::TRAFFIC,
+        super::EPOCH,
+        super::BATCHES,
+        super::SOURCES,
+        super::AGGREGATOR,
+        super::HASHES,
+        Preset::same("solutions", "those of figure 5"),
+    ],
+    measure: measure_policies,
+    judge: judge_policies,
+    missing: &[],
+    charts: &[Chart {
+        x: "solution",
+        only: &[IN_TURN, LEAST_RECENT, THEIRS_IN_TURN, THEIRS_LEAST_RECENT],
+        ..super::LATENCY
+    }],
+};
+
+/// Figures 8b and 8c: the search within a row.
+pub(crate) const FIG8B: Experiment = Experiment {
+    name: "agg-evict/fig8b",
+    title: "the aggregator with and without vector instructions",
+    paper: "Agg-Evict (CCR 2018), Fig. 8b and 8c",
+    presets: &[
+        super::TRAFFIC,
+        super::EPOCH,
+        super::BATCHES,
+        super::SOURCES,
+        super::AGGREGATOR,
+        super::HASHES,
+        super::RADAR,
+        Preset::other(
+            "instructions",
+            "SSE2, or linear search",
+            "the same in the paper's aggregator; every instruction set of the processor in the engine's",
+            "the engine takes the best there is",
+        ),
+    ],
+    measure: measure_isas,
+    judge: judge_isas,
+    missing: &[],
+    charts: &[
+        Chart { x: "instructions", ..super::THROUGHPUT },
+        Chart { x: "instructions", ..super::LATENCY },
+    ],
+};
+
+const IN_TURN: &str = "in turn";
+const LEAST_RECENT: &str = "least recent";
+
+/// The same for the paper's aggregator.
+const THEIRS_IN_TURN: &str = "the paper's, in turn";
+const THEIRS_LEAST_RECENT: &str = "the paper's, least recent";
+
+/// Both policies of the paper's aggregator.
+const POLICIES: [Way; 2] = [
+    (THEIRS_IN_TURN, Some((Policy::RoundRobin, Search::Vector))),
+    (THEIRS_LEAST_RECENT, Some((Policy::LeastRecent, Search::Vector))),
+];
+
+/// FlowRadar in each way of figures 8b and 8c.
+const SEARCHES: [Way; 3] = [
+    (THEIRS, None),
+    (THEIRS_BEHIND, Some((Policy::RoundRobin, Search::Vector))),
+    (THEIRS_LINEAR, Some((Policy::RoundRobin, Search::Linear))),
+];
+
+/// The paper's aggregator without vector instructions.
+const THEIRS_LINEAR: &str = "the paper's, behind, linear search";
+
+/// The solutions with heaps.
+const HEAPS: [&str; 2] = ["Space-Saving", "UnivMon"];
+
+fn measure_policies(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
+    let pairs = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let mut table = super::table(["solution"]);
+    let rows = super::ROWS.to_string();
+    for structure in super::nine() {
+        let by = [(IN_TURN, "round-robin"), (LEAST_RECENT, "lru")].map(|(label, policy)| {
+            let behind =
+                structure.clone().behind("agg-evict", [("rows", &*rows), ("policy", policy)]);
+            behind.named(label)
+        });
+        let streams = (&stream, &pairs);
+        measure_solution(&mut table, &structure.label, &by, &POLICIES, setting, streams)?;
     }
+    let limit = super::limit(&table);
+    Ok(Outcome { table, limit, notes: String::new() })
+}
+
+fn judge_policies(table: &Table) -> Verdict {
+    let of = |how: &str, heaps: bool| -> Vec<f64> {
+        let rows = table.of("how", how);
+        let rows = rows.filter(|row| HEAPS.contains(&row.text("solution")) == heaps);
+        rows.map(|row| row.number("mean_ns")).collect()
+    };
+    let hashing = |[in_turn, recent]: [&str; 2]| {
+        let what = "mean in turn over least recent, before what hashes";
+        Part::less(what, &of(in_turn, false), &of(recent, false))
+    };
+    let heaps = |[in_turn, recent]: [&str; 2]| {
+        let what = "mean least recent over in turn, before what keeps a heap";
+        Part::less(what, &of(recent, true), &of(in_turn, true))
+    };
+    let (ours, theirs) = ([IN_TURN, LEAST_RECENT], [THEIRS_IN_TURN, THEIRS_LEAST_RECENT]);
+    let ratios = |heaps: bool| {
+        let both = of(THEIRS_IN_TURN, heaps).into_iter().zip(of(IN_TURN, heaps));
+        both.map(|(theirs, ours)| theirs / ours)
+    };
+    let faster = Gain::Faster(median(&ratios(false).chain(ratios(true)).collect::<Vec<_>>()));
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "Eviction in turn (global round robin) is faster than that of the least recently used \
+                 before what hashes.",
+                [hashing(ours)],
+                "Where an update costs much, the fewer evictions of the other policy pay.",
+            )
+            .on_baseline([hashing(theirs)], faster),
+            Claim::new(
+                "Eviction in turn is a little slower before what keeps a heap (Space-Saving, UnivMon).",
+                [heaps(ours)],
+                "The time of an update of a sum does not grow with it where the heap is searched by a \
+                 digest; then the policy that costs less wins here as well.",
+            )
+            .on_baseline([heaps(theirs)], faster),
+        ],
+    )
+}
+
+fn measure_isas(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
+    let mut table = super::table(["instructions"]);
+    for isa in Isa::available() {
+        let both =
+            super::both(&super::flow_radar(), super::ROWS).map(|structure| structure.on(isa));
+        super::measure(&mut table, &[isa.name().into()], &both, Vec::new(), setting, &stream)?;
+    }
+    let theirs = theirs(FlowRadar::<4>::new, SEARCHES);
+    super::measure(&mut table, &["the paper's".into()], &[], theirs, setting, &stream)?;
+    let limit = super::limit(&table);
+    let notes = "The instruction set is that of the whole run, the digest's too.".to_owned();
+    Ok(Outcome { table, limit, notes })
+}
+
+fn judge_isas(table: &Table) -> Verdict {
+    let mean = |how: &str| table.numbers("how", how, "mean_ns");
+    let last = |how: &str| mean(how).last().copied().unwrap_or(f64::NAN);
+    let gain = |behind: &str, alone: &str| {
+        let what = "times that FlowRadar is faster behind the aggregator";
+        Part::at_least(what, last(alone) / last(behind), 2.92).timed()
+    };
+    // The paper's is one.
+    let vectors = if table.texts("instructions").len() > 2 {
+        let what = "mean behind the aggregator (ns), by instruction set";
+        Part::moves(what, &mean(BEHIND), false)
+    } else {
+        Part::open("this processor has no vector instructions that are used")
+    };
+    let what = "mean of the search with vector instructions over the linear one";
+    let searches = Part::less(what, &mean(THEIRS_BEHIND), &mean(THEIRS_LINEAR));
+    let faster = Gain::Faster(last(THEIRS) / last(ALONE));
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "FlowRadar behind the aggregator takes 2.92 times less than alone.",
+                [gain(BEHIND, ALONE)],
+                "A faster solution gains less from what is not done.",
+            )
+            .on_baseline([gain(THEIRS_BEHIND, THEIRS)], faster),
+            Claim::new(
+                "Comparing all pairs of a row at once is faster than one after another.",
+                [vectors],
+                "The engine's rows are found by a digest that costs more than the search.",
+            )
+            .on_baseline([searches], faster),
+        ],
+    )
 }
