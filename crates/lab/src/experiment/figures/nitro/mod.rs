@@ -1,21 +1,15 @@
 //! Liu et al., "NitroSketch: robust and general sketch-based monitoring in software switches" (SIGCOMM
 //! 2019).
 
-mod convergence;
-mod fig3a;
-mod fig3b;
-mod load;
+mod approaches;
+mod fig3;
+mod modes;
 mod paper;
-mod strawmen;
-mod table1;
 mod table2;
 
-pub(super) use convergence::CONVERGENCE;
-pub(super) use fig3a::FIG3A;
-pub(super) use fig3b::FIG3B;
-pub(super) use load::LOAD;
-pub(super) use strawmen::STRAWMEN;
-pub(super) use table1::TABLE1;
+pub(super) use approaches::{STRAWMEN, TABLE1};
+pub(super) use fig3::{FIG3A, FIG3B};
+pub(super) use modes::{CONVERGENCE, LOAD};
 pub(super) use table2::TABLE2;
 
 use crate::experiment::{Preset, epoch};

@@ -9,12 +9,11 @@ use flowgauge_core::key::FlowKey;
 
 use crate::exact::number;
 use crate::experiment::latency::Runner;
-use crate::experiment::papers::Heap;
-use crate::experiment::papers::xxhash32;
+use crate::experiment::papers::{Heap, xxhash32};
 
 /// Rows per sketch, and keys per heap.
-pub(super) const ROWS: usize = 5;
-pub(super) const TOP: usize = 128;
+const ROWS: usize = 5;
+const TOP: usize = 128;
 
 /// How much of its work a sketch does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
