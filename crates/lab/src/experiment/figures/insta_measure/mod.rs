@@ -1,16 +1,17 @@
 //! Jang et al., "InstaMeasure: instant per-flow detection using large in-DRAM working set of active
 //! flows" (ICDCS 2019).
 
-mod csm;
-mod detection;
 mod errors;
 mod heavy;
+mod load;
 mod regulation;
-mod scatter;
-mod speed;
 mod table;
-mod vectors;
-mod wild;
+
+pub(super) use errors::{CSM, FIG10, FIG11, FIG13};
+pub(super) use heavy::{FIG9B, FIG14};
+pub(super) use load::{FIG6, FIG9A, FIG12};
+pub(super) use regulation::{FIG1, FIG7, FIG8};
+pub(super) use table::WSAF;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{Extract, FlowKey, Key16, KeyKind};
@@ -25,17 +26,6 @@ use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::structure::Structure;
 use crate::failure::Failure;
 use crate::traffic::{Packet, Scene};
-
-pub(super) use csm::CSM;
-pub(super) use detection::FIG9B;
-pub(super) use errors::{FIG10, FIG11};
-pub(super) use heavy::FIG14;
-pub(super) use regulation::{FIG1, FIG7};
-pub(super) use scatter::FIG13;
-pub(super) use speed::FIG9A;
-pub(super) use table::WSAF;
-pub(super) use vectors::FIG8;
-pub(super) use wild::{FIG6, FIG12};
 
 /// The regulators in most figures, with one layer and with two.
 type Rcc = Regulator<u32, 1>;
