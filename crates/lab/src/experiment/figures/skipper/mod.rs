@@ -1,20 +1,12 @@
 //! Skipper: black-box acceleration of measurement algorithms in software switches.
 
-mod convergence;
-mod fig2;
-mod fig3;
-mod hierarchical;
-mod l2;
-mod univmon;
-mod weighted;
+mod composed;
+mod lengths;
+mod samples;
 
-pub(super) use convergence::CONVERGENCE;
-pub(super) use fig2::FIG2;
-pub(super) use fig3::FIG3;
-pub(super) use hierarchical::HIERARCHICAL;
-pub(super) use l2::L2;
-pub(super) use univmon::UNIVMON;
-pub(super) use weighted::WEIGHTED;
+pub(super) use composed::{HIERARCHICAL, UNIVMON};
+pub(super) use lengths::{FIG2, FIG3};
+pub(super) use samples::{CONVERGENCE, L2, WEIGHTED};
 
 use crate::experiment::Preset;
 use crate::experiment::chart::{Axis, Chart, log};
