@@ -1,16 +1,15 @@
 //! How separate and concurrent structures scale over cores.
 
 mod concurrent;
-mod contest;
-mod replay;
 mod separate;
 mod updates;
 
-use crate::experiment::parallel::Together;
-use crate::experiment::{Preset, epoch};
 pub(super) use concurrent::CONCURRENT;
 pub(super) use separate::SEPARATE;
 pub(super) use updates::UPDATES;
+
+use crate::experiment::parallel::Together;
+use crate::experiment::{Preset, epoch};
 
 const TRAFFIC: Preset = Preset::other(
     "traffic",

@@ -3,18 +3,19 @@
 use std::time::Instant;
 
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
+use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Report;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;
+use flowgauge_engine::source::{Burst, Source, SourceError};
 use flowgauge_engine::{Config, EpochLength, Plan};
 use hashbrown::HashMap;
 
 use super::WORKERS;
-use super::replay::Recording;
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::part::{Part, median};
-use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
@@ -308,4 +309,69 @@ fn judge(table: &Table) -> Verdict {
             ),
         ],
     )
+}
+
+/// Bytes of a frame up to the end of its ports: Ethernet and IPv4 without options.
+const CAPTURED: usize = 38;
+
+/// Packets as consecutive frames.
+struct Recording {
+    bytes: Vec<u8>,
+}
+
+impl Recording {
+    fn of(packets: &[Packet]) -> Self {
+        Self { bytes: packets.iter().flat_map(frame).collect() }
+    }
+
+    /// Replays all packets `passes` times, and notes the time after every `every` packets.
+    fn replay(&self, passes: usize, every: usize) -> Replay<'_> {
+        Replay { recording: self, at: 0, passes, every, handed: 0, asked: Vec::with_capacity(128) }
+    }
+}
+
+/// The first bytes of a packet. Nothing checks its checksums.
+fn frame(packet: &Packet) -> [u8; CAPTURED] {
+    let mut frame = [0; CAPTURED];
+    frame[12..24].copy_from_slice(&[0x08, 0, 0x45, 0, 0, 50, 0, 0, 0, 0, 64, packet.ip.protocol]);
+    frame[26..34].copy_from_slice(&packet.ip.addresses);
+    frame
+}
+
+/// A recording as a source.
+struct Replay<'a> {
+    recording: &'a Recording,
+    at: usize,
+    passes: usize,
+    every: usize,
+    handed: usize,
+    /// Times at which the packets that trigger updates were handed out.
+    asked: Vec<Instant>,
+}
+
+impl Source for Replay<'_> {
+    fn poll<'b>(&'b mut self, burst: &mut Burst<'b>) -> Result<bool, SourceError> {
+        let bytes = &self.recording.bytes;
+        if self.at == bytes.len() {
+            (self.at, self.passes) = (0, self.passes.saturating_sub(1));
+        }
+        if self.passes == 0 || bytes.is_empty() {
+            return Ok(false);
+        }
+        let end = bytes.len().min(self.at + burst.room() * CAPTURED);
+        burst.extend(bytes[self.at..end].chunks_exact(CAPTURED).map(|bytes| Frame {
+            bytes,
+            wire: FRAME_BYTES,
+            link: LinkType::ETHERNET,
+            time_ns: 0,
+        }));
+        self.at = end;
+        // An update is made when the first packet after it arrives.
+        let before = self.handed.saturating_sub(1) / self.every;
+        self.handed += burst.len();
+        if (self.handed - 1) / self.every > before {
+            self.asked.push(Instant::now());
+        }
+        Ok(true)
+    }
 }
