@@ -1,23 +1,25 @@
-//! Measuring while receiving, at a DPDK port.
+//! At a DPDK port: the cost of measuring, and the highest rates without loss.
 
 use std::iter;
 
-use crate::experiment::chart::{Chart, linear};
+use crate::experiment::Experiment;
+use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::part::Part;
-use crate::experiment::setting::Setting;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
-use crate::experiment::{Experiment, Outcome};
-use crate::failure::Failure;
 
+/// Measuring while receiving, at a DPDK port.
 pub(crate) const DPDK: Experiment = Experiment {
     name: "switch/dpdk",
     title: "what measuring adds to receiving a packet from DPDK",
     paper: "This project; the papers' testbeds: Simple, section 3; Agg-Evict, section 5; NitroSketch, section 6; \
             Skipper, section VIII",
     presets: &[],
-    measure,
-    judge,
+    #[cfg(feature = "dpdk")]
+    measure: super::port::measure_cost,
+    #[cfg(not(feature = "dpdk"))]
+    measure: |_| Err(super::without_dpdk()),
+    judge: judge_cost,
     missing: &[],
     charts: &[Chart {
         title: "Added to receiving",
@@ -102,17 +104,7 @@ pub(super) const CONTENDERS: [Contender; 7] = [
     },
 ];
 
-fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    #[cfg(feature = "dpdk")]
-    return super::port::measure(setting);
-    #[cfg(not(feature = "dpdk"))]
-    {
-        let _ = setting;
-        Err(Failure::Skipped(super::WITHOUT_DPDK.to_owned()))
-    }
-}
-
-fn judge(table: &Table) -> Verdict {
+fn judge_cost(table: &Table) -> Verdict {
     let contenders = CONTENDERS.iter().map(|contender| (contender.name, contender.most_ns));
     let parts = iter::once((PARSING, PARSING_NS)).chain(contenders).map(|(name, most_ns)| {
         let added = table.of("measurement", name).next();
@@ -131,24 +123,103 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
+/// The highest rates without queue overflow, by packet size.
+pub(crate) const ZERO_LOSS: Experiment = Experiment {
+    name: "switch/zero-loss",
+    title: "the highest rate without loss, by the size of packets",
+    paper: "Simple (SOSR 2018), section 3.1; Agg-Evict (CCR 2018), section 4.2; InstaMeasure (ICDCS 2019), section \
+            V (RFC 2544)",
+    presets: &[],
+    #[cfg(feature = "dpdk")]
+    measure: super::port::measure_rates,
+    #[cfg(not(feature = "dpdk"))]
+    measure: |_| Err(super::without_dpdk()),
+    judge: judge_rates,
+    missing: &[],
+    charts: &[
+        Chart {
+            title: "Packets a second without loss",
+            x: "bytes",
+            x_axis: log("bytes of a packet"),
+            y: &[("mpps", "")],
+            y_axis: linear("million packets a second"),
+            series: "measurement",
+            only: &[],
+            paper: &[],
+            see: "No structure loses packets below its line: at large packets all should reach the link's rate.",
+        },
+        Chart {
+            title: "Bits a second without loss",
+            x: "bytes",
+            x_axis: log("bytes of a packet"),
+            y: &[("gbit", "")],
+            y_axis: linear("Gbit/s on the link"),
+            series: "measurement",
+            only: &[],
+            paper: &[],
+            see: "The larger the packets, the nearer all structures come to what the link carries.",
+        },
+    ],
+};
+
+pub(super) const CLAIMED: [&str; 4] =
+    ["insta-measure", "count-min behind agg-evict", "univmon behind agg-evict", "linear-table"];
+
+fn judge_rates(table: &Table) -> Verdict {
+    let rates = |name| table.numbers("measurement", name, "gbit");
+    // NaN remains if every rate of a size loses packets.
+    let less = |one: f64, other: f64| if one.is_nan() || one < other { one } else { other };
+    let least = |name| rates(name).into_iter().reduce(less).unwrap_or(f64::NAN);
+    let parts = CLAIMED.map(|name| {
+        Part::at_least(&format!("{name}: Gbit/s without loss, at worst"), least(name), 10.0)
+    });
+    Verdict::of(
+        table,
+        [Claim::new(
+            "One core keeps up with 10 Gbit/s without a loss, at every size of packets from 64 bytes on (14.88 \
+             million a second): with InstaMeasure, and with Count-Min and UnivMon behind Agg-Evict. A table of \
+             all flows keeps up, too.",
+            parts,
+            "Something else had the core for longer than the queue lasts.",
+        )],
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiment::table::row;
 
     /// The verdict if each measurement takes `times` what it may.
-    fn verdict(times: f64) -> &'static str {
+    fn cost(times: f64) -> &'static str {
         let mut table = Table::new(["measurement", "added_ns"]);
         row!(table, PARSING, times * PARSING_NS);
         for contender in &CONTENDERS {
             row!(table, contender.name, times * contender.most_ns);
         }
-        judge(&table).worst()
+        judge_cost(&table).worst()
     }
 
     #[test]
     fn what_takes_longer_contradicts() {
-        assert_eq!([verdict(0.9), verdict(1.1)], ["Reproduced", "Contradicted"]);
-        assert_eq!(judge(&Table::new(["measurement", "added_ns"])).worst(), "Cannot be told");
+        assert_eq!([cost(0.9), cost(1.1)], ["Reproduced", "Contradicted"]);
+        assert_eq!(judge_cost(&Table::new(["measurement", "added_ns"])).worst(), "Cannot be told");
+    }
+
+    /// The verdict if each measurement has this rate at one of two sizes.
+    fn rate(gbit: f64) -> &'static str {
+        let mut table = Table::new(["measurement", "gbit"]);
+        for name in CLAIMED {
+            row!(table, name, 40.0);
+            row!(table, name, gbit);
+        }
+        judge_rates(&table).worst()
+    }
+
+    #[test]
+    fn a_rate_below_the_link_contradicts() {
+        assert_eq!([rate(10.1), rate(9.9)], ["Reproduced", "Contradicted"]);
+        assert_eq!(rate(f64::NAN), "Cannot be told");
+        assert_eq!(judge_rates(&Table::new(["measurement", "gbit"])).worst(), "Cannot be told");
     }
 }

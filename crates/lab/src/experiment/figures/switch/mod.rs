@@ -1,16 +1,17 @@
 //! The cost of measuring where packets are forwarded, with repeating packets.
 
 mod dpdk;
-mod nitro;
 mod ovs;
-#[cfg(feature = "dpdk")]
-mod pace;
+mod papers;
 #[cfg(feature = "dpdk")]
 mod port;
-mod skipper;
 mod throughput;
-mod today;
-mod zero_loss;
+
+pub(super) use dpdk::{DPDK, ZERO_LOSS};
+pub(super) use papers::{NITRO_FIG2, SKIPPER_FIG5};
+pub(super) use throughput::{
+    EMC_FEW, EMC_MANY, MEGAFLOW_FEW, MEGAFLOW_MANY, SIMPLE_FEW, SIMPLE_MANY, TODAY,
+};
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -20,15 +21,6 @@ use hashbrown::HashMap;
 
 use crate::experiment::Preset;
 use crate::failure::Failure;
-
-pub(super) use dpdk::DPDK;
-pub(super) use nitro::NITRO_FIG2;
-pub(super) use skipper::SKIPPER_FIG5;
-pub(super) use throughput::{
-    EMC_FEW, EMC_MANY, MEGAFLOW_FEW, MEGAFLOW_MANY, SIMPLE_FEW, SIMPLE_MANY,
-};
-pub(super) use today::TODAY;
-pub(super) use zero_loss::ZERO_LOSS;
 
 /// The papers' switches and ours.
 const VERSION: Preset = Preset::other(
@@ -43,7 +35,9 @@ const DIGESTS: &str = "algorithm=linear-counting:bits=64 task=cardinality";
 
 /// Why experiments at a DPDK port are left out.
 #[cfg(not(feature = "dpdk"))]
-const WITHOUT_DPDK: &str = "built without DPDK; 'make lab-dpdk' builds and runs it with DPDK";
+fn without_dpdk() -> Failure {
+    Failure::Skipped("built without DPDK; 'make lab-dpdk' builds and runs it with DPDK".to_owned())
+}
 
 /// Number of largest flows with errors in tables.
 const LARGEST: usize = 20;

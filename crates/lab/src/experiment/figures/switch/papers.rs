@@ -1,7 +1,6 @@
-//! NitroSketch, Figure 2 and Table 2: the switch's rate with sketches, and where its thread spends
-//! time.
+//! The papers' figures at a switch: NitroSketch, Figure 2 and Table 2, and Skipper, Figure 5.
 
-use super::ovs::{self, DROP, EMC, FEW, Kind, Rounds, SIMPLE, Way};
+use super::ovs::{self, Contender, DROP, EMC, FEW, Kind, Rounds, SIMPLE, Way, figure};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::part::{Part, median};
 use crate::experiment::setting::Setting;
@@ -10,6 +9,8 @@ use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
 
+/// NitroSketch, Figure 2 and Table 2: the switch's rate with sketches, and where its thread spends
+/// time.
 pub(crate) const NITRO_FIG2: Experiment = Experiment {
     name: "switch/nitro-fig2",
     title: "where the time of Open vSwitch goes with sketches in it",
@@ -23,8 +24,8 @@ pub(crate) const NITRO_FIG2: Experiment = Experiment {
             "there is no port; see docs/switch.md",
         ),
     ],
-    measure,
-    judge,
+    measure: measure_sketches,
+    judge: judge_sketches,
     missing: &[],
     charts: &[Chart {
         title: "Where the time goes",
@@ -81,7 +82,7 @@ fn sketches() -> [(&'static str, [Way; 2]); 3] {
     ]
 }
 
-fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+fn measure_sketches(setting: &Setting) -> Result<Outcome, Failure> {
     let (steps, sketches) = (steps(), sketches());
     let mut ways: Vec<Way> = steps.iter().map(|(_, way)| way.clone()).collect();
     let digests = ways[4].clone();
@@ -131,7 +132,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-fn judge(table: &Table) -> Verdict {
+fn judge_sketches(table: &Table) -> Verdict {
     let percent = |part: &str| {
         let mut rows = table.of("structure", UNIVMON).filter(|row| row.text("part") == part);
         rows.next().map_or(f64::NAN, |row| row.number("percent"))
@@ -165,34 +166,144 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
+/// Skipper, Figure 5: Space-Saving in the data plane, with and without Skipper, and outside of it.
+pub(crate) const SKIPPER_FIG5: Experiment = Experiment {
+    name: "switch/skipper-fig5",
+    title: "Space-Saving in Open vSwitch, with and without Skipper",
+    paper: "Skipper, Fig. 5",
+    presets: &[
+        super::VERSION,
+        Preset::same("ε, δ", "1 %, 0.01 %"),
+        Preset::other(
+            "traffic",
+            "a trace of San Jose, at 10 Gbit/s",
+            "16,384 packets of 64 bytes, again and again",
+            "there is no port; see docs/switch.md",
+        ),
+    ],
+    measure: measure_data_plane,
+    judge: judge_data_plane,
+    missing: &[],
+    charts: &[Chart {
+        title: "Throughput",
+        x: "measurement",
+        x_axis: linear(""),
+        y: &[("mpps", "")],
+        y_axis: linear("million packets a second"),
+        series: "variant",
+        only: &[],
+        paper: &[],
+        see: "The paper has Space-Saving take a fifth of the switch's rate, and Skipper leave it 4 % below no measurement.",
+    }],
+};
+
+const SPACE_SAVING: &str = "space-saving";
+const ALONE: &str = "alone";
+const AFTER: &str = "skipper";
+const BEFORE: &str = "skipper before headers";
+const MIRROR: &str = "mirror, outside";
+
+fn measure_data_plane(setting: &Setting) -> Result<Outcome, Failure> {
+    let measured = |behind, accelerator: &str| {
+        let kind = Kind::Sizes(format!("algorithm=space-saving {accelerator}"));
+        Contender::new(SPACE_SAVING, behind, kind)
+    };
+    let contenders = [
+        measured(ALONE, ""),
+        measured(AFTER, "accelerator=skipper:epsilon=0.01,delta=0.0001"),
+        measured(BEFORE, "accelerator=skipper:epsilon=0.01,delta=0.0001,before=headers"),
+        Contender::new(MIRROR, "", Kind::Mirror),
+    ];
+    let mut table = ovs::table();
+    let compared = ovs::compare(setting, FEW, EMC, &contenders, &mut table)?;
+    let notes = format!(
+        "{} The paper runs two virtual machines before the measured port, streams its trace for longer, so that \
+         Skipper samples less of it, and forwards what Skipper samples to the third; the switch here \
+         cannot mirror a sample.",
+        compared.notes(setting, FEW)
+    );
+    Ok(Outcome { table, limit: compared.limit(), notes })
+}
+
+fn judge_data_plane(table: &Table) -> Verdict {
+    let lost = |name, behind| figure(table, name, behind, "lost_percent");
+    let alone = lost(SPACE_SAVING, ALONE);
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "Behind Skipper, for an error of 1 %, Space-Saving loses 4 % of the throughput of Open vSwitch.",
+                [
+                    Part::at_most("behind Skipper: lost %", lost(SPACE_SAVING, AFTER), 4.0),
+                    Part::at_most(
+                        "behind Skipper before headers: lost %",
+                        lost(SPACE_SAVING, BEFORE),
+                        4.0,
+                    ),
+                ],
+                "This switch takes less of a packet's time, so that reading it is a larger share.",
+            ),
+            Claim::new(
+                "Alone Space-Saving loses over 20 %.",
+                [Part::at_least("Space-Saving alone: lost %", alone, 20.0)],
+                "This Space-Saving looks for the least counter without a heap.",
+            ),
+            Claim::new(
+                "Outside the switch, where a copy of every packet goes to it, it loses more than inside.",
+                [Part::less("lost inside over outside", &[alone], &[lost(MIRROR, "")])],
+                "A copy costs less than Space-Saving.",
+            ),
+        ],
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// The verdict for a time per structure, and shares of UnivMon.
-    fn verdict(times: [f64; 4], shares: [f64; 3]) -> &'static str {
+    fn of_sketches(times: [f64; 4], shares: [f64; 3]) -> &'static str {
         let mut table = Table::new(["structure", "part", "ns", "percent"]);
         for (name, ns) in STRUCTURES.iter().zip(times) {
             for (part, share) in [HASHING, COUNTERS, KEYS].iter().zip(shares) {
                 row!(table, *name, *part, ns / 4.0, share);
             }
         }
-        judge(&table).worst()
+        judge_sketches(&table).worst()
     }
 
     #[test]
-    fn every_part_can_fail() {
+    fn every_part_of_sketches_can_fail() {
         let (order, shares) = ([50.0, 60.0, 70.0, 80.0], [37.3, 15.9, 15.6]);
-        assert_eq!(verdict(order, shares), "Reproduced");
-        assert_eq!(verdict([60.0, 50.0, 70.0, 80.0], shares), "Contradicted");
+        assert_eq!(of_sketches(order, shares), "Reproduced");
+        assert_eq!(of_sketches([60.0, 50.0, 70.0, 80.0], shares), "Contradicted");
         for (part, other) in [30.0, 10.0, 10.0].into_iter().enumerate() {
             let mut shares = shares;
             shares[part] = other;
-            assert_eq!(verdict(order, shares), "Contradicted", "{part}");
+            assert_eq!(of_sketches(order, shares), "Contradicted", "{part}");
         }
         assert_eq!(
-            judge(&Table::new(["structure", "part", "ns", "percent"])).worst(),
+            judge_sketches(&Table::new(["structure", "part", "ns", "percent"])).worst(),
             "Cannot be told"
         );
+    }
+
+    /// The verdict for these losses in percent.
+    fn of_skipper(alone: f64, behind: f64, mirror: f64) -> &'static str {
+        let mut table = Table::new(["measurement", "variant", "lost_percent"]);
+        for (behind, lost) in [(ALONE, alone), (AFTER, behind), (BEFORE, behind)] {
+            row!(table, SPACE_SAVING, behind, lost);
+        }
+        row!(table, MIRROR, "", mirror);
+        judge_data_plane(&table).worst()
+    }
+
+    #[test]
+    fn every_part_of_skipper_can_fail() {
+        assert_eq!(of_skipper(21.0, 3.9, 50.0), "Reproduced");
+        assert_eq!(of_skipper(19.0, 3.9, 50.0), "Contradicted");
+        assert_eq!(of_skipper(21.0, 4.1, 50.0), "Contradicted");
+        assert_eq!(of_skipper(21.0, 3.9, 15.0), "Contradicted");
+        assert_eq!(of_skipper(21.0, 3.9, f64::NAN), "Cannot be told");
     }
 }
