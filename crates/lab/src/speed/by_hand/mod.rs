@@ -4,17 +4,11 @@
 //! the measured size: no traits, no parameters, no other measures.
 
 mod arrays;
+mod composed;
 mod counters;
-mod elastic;
-mod hierarchy;
 mod instant;
-mod lines;
-mod radar;
-mod reversible;
 mod sketches;
 mod tables;
-mod univmon;
-mod visor;
 
 use flowgauge_core::batch::{BATCH_PACKETS as BATCH, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
@@ -23,7 +17,7 @@ use flowgauge_kernel::{Digester, prefetch as ask};
 use super::contestant::{Contestant, FRAME_BYTES};
 use super::stream::Stream;
 use crate::machine::zeroed;
-pub(super) use reversible::two_level;
+pub(super) use sketches::two_level;
 use sketches::{Conservative, CountMin, CountSketch, KAry, Sketch, Yardstick};
 
 /// Bytes per packet.
@@ -183,10 +177,10 @@ loops! {
     conservative: Sketch::<Conservative, true>::new();
     count_sketch: Sketch::<CountSketch, true>::new();
     k_ary: Sketch::<KAry, true>::new();
-    elastic: elastic::Elastic::new();
-    flow_radar: radar::FlowRadar::new();
-    reversible: reversible::Reversible::new();
-    univmon: univmon::UnivMon::new();
+    elastic: composed::Elastic::new();
+    flow_radar: composed::FlowRadar::new();
+    reversible: sketches::Reversible::new();
+    univmon: composed::UnivMon::new();
     rcc: instant::Marks::<1>::new();
     insta_measure: instant::Marks::<2>::new();
 }
@@ -197,8 +191,8 @@ digesting_loops! {
     space_saving: counters::SpaceSaving::<128, 64>::all;
     stream_summary: counters::StreamSummary::new;
     misra_gries: counters::MisraGries::<128, 64>::new;
-    sketch_visor: visor::SketchVisor::new;
+    sketch_visor: composed::SketchVisor::new;
     netflow: tables::NetFlow::new;
-    mst: hierarchy::Mst::new;
-    rhhh: hierarchy::Rhhh::new;
+    mst: composed::Mst::new;
+    rhhh: composed::Rhhh::new;
 }
