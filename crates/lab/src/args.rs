@@ -7,9 +7,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use flowgauge_core::catalog::ALGORITHMS;
 
-use crate::plan::{Form, PROFILES};
+use crate::accuracy::plan::{Form, PROFILES};
+use crate::accuracy::table::Row;
 use crate::speed::ORDERS;
-use crate::table::Row;
 
 /// Measure the accuracy and the speed of every algorithm, and check them against earlier results
 #[derive(Parser)]

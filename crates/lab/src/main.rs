@@ -5,19 +5,15 @@
 //! is generated in memory, with the same packets on every run and machine, and counted exactly.
 #![forbid(unsafe_code)]
 
+mod accuracy;
 mod args;
 mod exact;
 mod experiment;
 mod failure;
-mod gate;
 mod machine;
-mod measure;
 mod peers;
-mod plan;
 mod score;
 mod speed;
-mod subject;
-mod table;
 mod traffic;
 mod trial;
 
@@ -29,9 +25,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use flowgauge_kernel::Isa;
 
+use accuracy::table::Row;
+use accuracy::{gate, plan, table};
 use args::{Accuracy, Cli, Command, Gate, Speed};
 use failure::Failure;
-use table::Row;
 
 fn main() -> ExitCode {
     if let Err(error) = Isa::selected() {
@@ -61,7 +58,7 @@ fn main() -> ExitCode {
 fn write_accuracy(accuracy: &Accuracy) -> Result<ExitCode, Failure> {
     let mut rows = Vec::new();
     for form in accuracy.forms() {
-        rows.extend(measure::rows(&form, &accuracy.selection)?);
+        rows.extend(accuracy::rows(&form, &accuracy.selection)?);
     }
     match &accuracy.output {
         Some(path) => write_table(path, &rows)?,
@@ -85,7 +82,7 @@ fn pass_gate(gate: &Gate) -> Result<ExitCode, Failure> {
     let form = plan::Form::small(&gate.selection);
     let mut baseline = table::read(BufReader::new(file), path)?;
     baseline.retain(|row| form.has(row) && gate.selection.has(row));
-    let rows = measure::rows(&form, &gate.selection)?;
+    let rows = accuracy::rows(&form, &gate.selection)?;
     let findings = gate::compare(&baseline, &rows);
     for finding in &findings {
         println!("{finding}");

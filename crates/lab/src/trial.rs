@@ -10,8 +10,8 @@ use flowgauge_core::task::{
 use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_kernel::Seed;
 
+use crate::accuracy::plan::{self, Subject};
 use crate::failure::Failure;
-use crate::subject::{self, Subject};
 use crate::traffic::Keyed;
 
 /// A flow is heavy above this share of the traffic.
@@ -103,7 +103,7 @@ impl<K: FlowKey> Trial<K> {
 
     /// The effective parameters.
     pub(crate) fn parameters(&self) -> String {
-        subject::parameters(&*self.summary)
+        plan::parameters(&*self.summary)
     }
 
     /// Memory of the summary in bytes.

@@ -14,8 +14,8 @@ use flowgauge_kernel::Digester;
 
 use super::entry::Entry;
 use super::stream::Stream;
+use crate::accuracy::plan;
 use crate::failure::Failure;
-use crate::subject;
 
 /// Bytes of every frame.
 pub(super) const FRAME_BYTES: u32 = 64;
@@ -80,7 +80,7 @@ impl Cataloged {
     }
 
     pub(super) fn parameters(&self) -> String {
-        subject::parameters(&*self.summary)
+        plan::parameters(&*self.summary)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

@@ -1,5 +1,9 @@
 //! The accuracy measurement: every case on every stream.
 
+pub(crate) mod gate;
+pub(crate) mod plan;
+pub(crate) mod table;
+
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
 use flowgauge_core::task::{EpochContext, Lists};
 use flowgauge_core::terms::{Measure, Size, Threshold};
@@ -7,13 +11,11 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Selection;
 use crate::failure::Failure;
-use crate::plan::{self, Case, KINDS};
-use crate::plan::{Form, Profile};
 use crate::score::{Score, Truth, judge};
-use crate::subject;
-use crate::table::Row;
 use crate::traffic::{Packet, Scene, keyed};
 use crate::trial::{THRESHOLD, Trial};
+use plan::{Case, Form, KINDS, Profile};
+use table::Row;
 
 /// Number of flows in `top`.
 const TOP: usize = 100;
@@ -43,7 +45,7 @@ struct Outcome {
 /// # Errors
 /// When an algorithm cannot be built, or memory is refused.
 pub(crate) fn rows(form: &Form, selection: &Selection) -> Result<Vec<Row>, Failure> {
-    let cases = plan::cases(&subject::all(selection))?;
+    let cases = plan::cases(&plan::all(selection))?;
     let mut by_profile = Vec::new();
     for profile in &form.profiles {
         let outcome = |&case| Outcome {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::table::Row;
+use super::table::Row;
 
 /// How much worse a row may get.
 struct Slack {
@@ -214,8 +214,8 @@ pub(crate) fn most_failures(asked: u64, probability: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accuracy::table::tests::row;
     use crate::score::Bounds;
-    use crate::table::tests::row;
 
     /// The columns with a finding when the changed row is compared with the original.
     fn columns(change: impl Fn(&mut Row)) -> Vec<&'static str> {
