@@ -10,8 +10,7 @@ use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 use flowgauge_core::summary::{Answers, Incompatible, Ingest, Options, Parameters, Summary};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
-use super::contestant::{Cataloged, Contestant, FRAME_BYTES};
-use super::entry::ENTRIES;
+use super::contestant::{Cataloged, Contestant, ENTRIES, FRAME_BYTES};
 use super::median;
 use super::stream::{ORDERS, Stream};
 use crate::args::Sweep;
