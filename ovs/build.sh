@@ -33,7 +33,7 @@ else
 fi
 
 patch=$here/flowgauge-$version.patch
-ours=("$here"/dpif-netdev-flowgauge.[ch] "$here/../crates/capi/flowgauge.h")
+ours=("$here"/dpif-netdev-flowgauge*.[ch] "$here/../crates/capi/flowgauge.h")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/ovs-$version
 prefix=$cache/switch
 if [ -d "$source" ]; then unpack="tar -C $source -c ."; else unpack="gzip -dc $source"; fi

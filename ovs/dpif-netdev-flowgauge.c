@@ -11,9 +11,9 @@
 #include "dp-packet.h"
 #include "dpdk.h"
 #include "dpif-netdev.h"
+#include "dpif-netdev-flowgauge-show.h"
 #include "flowgauge.h"
 #include "openvswitch/dynamic-string.h"
-#include "openvswitch/json.h"
 #include "openvswitch/poll-loop.h"
 #include "openvswitch/vlog.h"
 #include "ovs-numa.h"
@@ -32,8 +32,6 @@ VLOG_DEFINE_THIS_MODULE(flowgauge);
 #define TICK_USEC 10000              /* Interval to advance a meter. */
 #define WAKE_MSEC 100                /* Wake-up interval, main thread. */
 #define CLOCK_STEP_USEC 10000        /* A larger difference is a step. */
-#define KEPT_REPORTS 64              /* For flowgauge/show. */
-#define KEPT_BYTES (16 * 1024 * 1024)
 
 /* The functions of the library; 'open' is NULL until it is loaded. */
 static struct {
@@ -57,13 +55,6 @@ struct group {
     atomic_bool epoch_closed;        /* Since this was last set to false. */
 };
 
-/* A report from the library. */
-struct report {
-    struct ovs_list node;
-    size_t length;
-    char json[];
-};
-
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
 
 /* The configuration in the database. */
@@ -82,14 +73,6 @@ static struct group *group OVS_GUARDED_BY(mutex);
 static char *failure OVS_GUARDED_BY(mutex); /* Why there is no group. */
 static unsigned int n_cut_short OVS_GUARDED_BY(mutex);
 static const char *cut_short_by OVS_GUARDED_BY(mutex);
-
-/* Reports of all groups, oldest first; library threads add them. */
-static struct ovs_mutex reports_mutex = OVS_MUTEX_INITIALIZER;
-static struct ovs_list reports OVS_GUARDED_BY(reports_mutex)
-    = OVS_LIST_INITIALIZER(&reports);
-static size_t n_reports OVS_GUARDED_BY(reports_mutex);
-static size_t report_bytes OVS_GUARDED_BY(reports_mutex);
-static unsigned long long int n_forgotten OVS_GUARDED_BY(reports_mutex);
 
 /* Whether packets without a meter count as missed. */
 static atomic_bool awaited = false;
@@ -263,35 +246,13 @@ load_library(void)
     return NULL;
 }
 
-/* Keeps a report for flowgauge/show. */
+/* Takes a report in a thread of the library. */
 static void
-take_report(void *group_, const struct fg_report *taken)
+take_report(void *group_, const struct fg_report *report)
 {
-    struct report *report = xmalloc(sizeof *report + taken->length + 1);
     struct group *from = group_;
 
-    memcpy(report->json, taken->bytes, taken->length);
-    report->length = taken->length;
-    while (report->length && report->json[report->length - 1] == '\n') {
-        report->length--;
-    }
-    report->json[report->length] = '\0';
-
-    ovs_mutex_lock(&reports_mutex);
-    ovs_list_push_back(&reports, &report->node);
-    n_reports++;
-    report_bytes += report->length;
-    while (n_reports > KEPT_REPORTS
-           || (n_reports > 1 && report_bytes > KEPT_BYTES)) {
-        report = CONTAINER_OF(ovs_list_pop_front(&reports),
-                              struct report, node);
-        n_reports--;
-        report_bytes -= report->length;
-        n_forgotten++;
-        free(report);
-    }
-    ovs_mutex_unlock(&reports_mutex);
-
+    flowgauge_keep_report(report->bytes, report->length);
     atomic_store_relaxed(&from->epoch_closed, true);
 }
 
@@ -516,14 +477,6 @@ flowgauge_wait(void)
     ovs_mutex_unlock(&mutex);
 }
 
-static char *
-tap_name(const struct flowgauge_tap *tap)
-{
-    return (tap->core_id == NON_PMD_CORE_ID
-            ? xasprintf("main thread of %s", tap->datapath)
-            : xasprintf("core %u of %s", tap->core_id, tap->datapath));
-}
-
 static const char *
 state_name(void)
     OVS_REQUIRES(mutex)
@@ -545,135 +498,32 @@ dropped_packets(void)
 }
 
 static void
-put_counts(struct ds *reply, const char *name,
-           unsigned long long int measured, unsigned long long int missed)
-{
-    ds_put_format(reply, "%s: %llu packets", name, measured);
-    if (missed) {
-        ds_put_format(reply, ", and %llu before it had a meter", missed);
-    }
-    ds_put_char(reply, '\n');
-}
-
-static void
-show_text(struct ds *reply)
-    OVS_REQUIRES(mutex) OVS_REQUIRES(reports_mutex)
-{
-    const struct flowgauge_tap *tap;
-
-    ds_put_format(reply, "state: %s\n", state_name());
-    if (failure) {
-        ds_put_format(reply, "cause: %s\n", failure);
-    }
-    ds_put_format(reply, "library: %s (interface %d)\n",
-                  FLOWGAUGE_LIBRARY, FG_ABI_VERSION);
-    ds_put_format(reply, "options: %s\n",
-                  group ? group->options : options ? options : "");
-    if (group && strcmp(group->options, options)) {
-        ds_put_format(reply, "options from the end of the epoch on: %s\n",
-                      options);
-    }
-    LIST_FOR_EACH (tap, node, &taps) {
-        unsigned long long int measured, missed;
-        char *name = tap_name(tap);
-
-        atomic_read_relaxed(&tap->n_measured, &measured);
-        atomic_read_relaxed(&tap->n_missed, &missed);
-        put_counts(reply, name, measured, missed);
-        free(name);
-    }
-    put_counts(reply, "threads that ended", past_measured, past_missed);
-    ds_put_format(reply, "dropped: %"PRIu64" packets\n", dropped_packets());
-    ds_put_format(reply, "epochs reported early: %u", n_cut_short);
-    if (cut_short_by) {
-        ds_put_format(reply, " (last: %s)", cut_short_by);
-    }
-    ds_put_format(reply, "\nreports: %"PRIuSIZE" kept, %llu forgotten; "
-                  "'flowgauge/show json' prints them\n",
-                  n_reports, n_forgotten);
-}
-
-/* Appends the members of an object, without the brace that ends it. */
-static void
-put_open_object(struct ds *reply, struct json *object)
-{
-    json_to_ds(object, JSSF_SORT, reply);
-    ds_chomp(reply, '}');
-    json_destroy(object);
-}
-
-static void
-show_json(struct ds *reply)
-    OVS_REQUIRES(mutex) OVS_REQUIRES(reports_mutex)
-{
-    struct json *object = json_object_create();
-    struct json *threads = json_array_create_empty();
-    const struct flowgauge_tap *tap;
-    const struct report *report;
-    const char *separator = "";
-
-    LIST_FOR_EACH (tap, node, &taps) {
-        struct json *thread = json_object_create();
-        unsigned long long int measured, missed;
-
-        atomic_read_relaxed(&tap->n_measured, &measured);
-        atomic_read_relaxed(&tap->n_missed, &missed);
-        json_object_put_string(thread, "datapath", tap->datapath);
-        if (tap->core_id != NON_PMD_CORE_ID) {
-            json_object_put(thread, "core",
-                            json_integer_create(tap->core_id));
-        }
-        json_object_put(thread, "packets", json_integer_create(measured));
-        json_object_put(thread, "missed", json_integer_create(missed));
-        json_array_add(threads, thread);
-    }
-    json_object_put_string(object, "state", state_name());
-    if (failure) {
-        json_object_put_string(object, "cause", failure);
-    }
-    json_object_put_string(object, "library", FLOWGAUGE_LIBRARY);
-    json_object_put_string(object, "options", group ? group->options
-                                              : options ? options : "");
-    if (group && strcmp(group->options, options)) {
-        json_object_put_string(object, "next_options", options);
-    }
-    json_object_put(object, "dropped",
-                    json_integer_create(dropped_packets()));
-    json_object_put(object, "past_packets",
-                    json_integer_create(past_measured));
-    json_object_put(object, "past_missed", json_integer_create(past_missed));
-    json_object_put(object, "cut_short", json_integer_create(n_cut_short));
-    json_object_put(object, "forgotten", json_integer_create(n_forgotten));
-    json_object_put(object, "threads", threads);
-    put_open_object(reply, object);
-
-    /* Reports are JSON already. */
-    ds_put_cstr(reply, ",\"reports\":[");
-    LIST_FOR_EACH (report, node, &reports) {
-        ds_put_format(reply, "%s%s", separator, report->json);
-        separator = ",";
-    }
-    ds_put_cstr(reply, "]}");
-}
-
-static void
 flowgauge_show(struct unixctl_conn *conn, int argc, const char *argv[],
                void *aux OVS_UNUSED)
 {
     struct ds reply = DS_EMPTY_INITIALIZER;
+    struct flowgauge_status status;
 
     if (argc > 1 && strcmp(argv[1], "json")) {
         unixctl_command_reply_error(conn, "usage: flowgauge/show [json]");
         return;
     }
     ovs_mutex_lock(&mutex);
-    ovs_mutex_lock(&reports_mutex);
-    if (argc > 1) {
-        show_json(&reply);
-    } else {
-        show_text(&reply);
-    }
-    ovs_mutex_unlock(&reports_mutex);
+    status = (struct flowgauge_status) {
+        .state = state_name(),
+        .cause = failure,
+        .library = FLOWGAUGE_LIBRARY,
+        .options = group ? group->options : options ? options : "",
+        .next_options = (group && strcmp(group->options, options)
+                         ? options : NULL),
+        .taps = &taps,
+        .past_measured = past_measured,
+        .past_missed = past_missed,
+        .n_dropped = dropped_packets(),
+        .n_cut_short = n_cut_short,
+        .cut_short_by = cut_short_by,
+    };
+    flowgauge_format_status(&status, argc > 1, &reply);
     ovs_mutex_unlock(&mutex);
     unixctl_command_reply(conn, ds_cstr(&reply));
     ds_destroy(&reply);
