@@ -192,14 +192,14 @@ peers-dpdk: cargo-there ## other projects' structures beside ours, with those of
 		echo "skipped: pkg-config finds no libdpdk of version 22.11 or later; install it first (Debian, Ubuntu: apt-get install libdpdk-dev pkg-config)"; \
 	fi
 
-ovs: library ## Open vSwitch with flowgauge inside, in a cache folder; installs the packages it needs where it may
+ovs: library ## Open vSwitch with flowgauge, in a cache folder; as root it installs the packages for it
 	ovs/build.sh
 	ln -sf $(CURDIR)/$(LIBRARY).so.1 $(SWITCH)/lib/libflowgauge.so.1
 
-ovs-bench: dpdk ## what measuring costs that switch: writes docs/lab/switch-*; wants root, 512 huge pages and an idle machine
+ovs-bench: dpdk ## the cost of measuring in that switch: writes docs/lab/switch-*; wants root, 512 huge pages and an idle machine
 	cargo run --release --locked -p flowgauge-lab -- run $(SWITCH_FIGURES:%=switch/%)
 
-ovs-test: cargo-there ## that switch beside 'flowgauge analyze' of the same captures; skipped before 'make ovs'
+ovs-test: cargo-there ## that switch compared with 'flowgauge analyze' of the same captures; skipped before 'make ovs'
 	@if [ -x $(SWITCH)/sbin/ovs-vswitchd ]; then \
 		cargo build --locked -p flowgauge -p flowgauge-capi --features flowgauge/dpdk \
 		&& crates/capi/link.sh $(DEBUG)/libflowgauge_capi.a $(DEBUG)/libflowgauge.so.1 \

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds Open vSwitch with flowgauge inside, in a cache folder outside the checkout, and prints the path.
-# Up-to-date parts are not built again.
+# Builds Open vSwitch with flowgauge in a cache folder outside the checkout, and prints its path.
+# Builds nothing if the sources are unchanged.
 #
-# usage: build.sh [VERSION SOURCE]   (a folder or an archive; by default Debian's 3.1)
+# usage: build.sh [VERSION SOURCE]   (SOURCE: a folder or an archive; Debian's 3.1 by default)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 version=${1:-3.1}
@@ -10,26 +10,18 @@ source=${2:-/usr/src/openvswitch/openvswitch.tar.gz}
 packages="autoconf automake gcc libdpdk-dev libtool make patch pkg-config python3"
 [ $# -gt 0 ] || packages="openvswitch-source $packages"
 
-missing=
+missing=()
 for package in $packages; do
-  dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"
+  dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
 done
-if [ -n "$missing" ]; then
-  install="apt-get install --no-install-recommends -y$missing"
-  if ! command -v apt-get >/dev/null; then
-    echo "missing packages:$missing (Debian's names)" >&2; exit 1
-  elif [ "$(id -u)" != 0 ]; then
-    echo "missing packages; as root: $install" >&2; exit 1
-  fi
-  $install
-fi
+[ ${#missing[@]} = 0 ] || bash "$here/../tests/packages.sh" "${missing[@]}" >&2
 
 case $version in 3.*) dpdk=22.11 ;; *) dpdk=25.11 ;; esac
 if pkg-config --atleast-version="$dpdk" libdpdk; then
   with=--with-dpdk=shared
 else
   with=--without-dpdk
-  echo "without DPDK: Open vSwitch $version needs $dpdk, and this is $(pkg-config --modversion libdpdk)" >&2
+  echo "building without DPDK: Open vSwitch $version needs $dpdk, found $(pkg-config --modversion libdpdk)" >&2
 fi
 
 patch=$here/flowgauge-$version.patch
@@ -41,7 +33,7 @@ stamp=$({ $unpack; cat "$patch" "${ours[@]}" "$0"; } | sha256sum)
 mkdir -p "$cache/build"
 if [ "$(cat "$cache/stamp" 2>/dev/null)" != "$stamp" ]; then
   log=$cache/build.log
-  echo "building Open vSwitch $version, some 3 minutes at first; see $log" >&2
+  echo "building Open vSwitch $version (3 minutes the first time); log: $log" >&2
   rm -rf "$cache/stamp" "$cache/source"
   mkdir "$cache/source"
   (
