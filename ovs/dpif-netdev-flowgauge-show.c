@@ -92,12 +92,11 @@ format_text(const struct flowgauge_status *status, struct ds *reply)
     if (status->cause) {
         ds_put_format(reply, "cause: %s\n", status->cause);
     }
-    ds_put_format(reply, "library: %s (interface %d)\n",
+    ds_put_format(reply, "library: %s (ABI version %d)\n",
                   status->library, FG_ABI_VERSION);
     ds_put_format(reply, "options: %s\n", status->options);
     if (status->next_options) {
-        ds_put_format(reply, "options from the end of the epoch on: %s\n",
-                      status->next_options);
+        ds_put_format(reply, "next options: %s\n", status->next_options);
     }
     LIST_FOR_EACH (tap, node, status->taps) {
         unsigned long long int measured, missed;
@@ -108,7 +107,7 @@ format_text(const struct flowgauge_status *status, struct ds *reply)
         put_counts(reply, name, measured, missed);
         free(name);
     }
-    put_counts(reply, "threads that ended",
+    put_counts(reply, "ended threads",
                status->past_measured, status->past_missed);
     ds_put_format(reply, "dropped: %"PRIu64" packets\n", status->n_dropped);
     ds_put_format(reply, "epochs reported early: %u", status->n_cut_short);

@@ -51,8 +51,8 @@ static struct {
 struct group {
     struct fg_group *handle;
     char *options;
-    unsigned int taps_version;       /* That of the taps it was opened for. */
-    atomic_bool epoch_closed;        /* Since this was last set to false. */
+    unsigned int taps_version;       /* Of the taps when it was opened. */
+    atomic_bool epoch_closed;        /* Since the last change of options. */
 };
 
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
@@ -209,8 +209,7 @@ flowgauge_tap_init(struct flowgauge_tap *tap, const char *datapath,
     ovs_mutex_unlock(&mutex);
 }
 
-/* Loads the library.  Returns what is wrong, for the caller to free, or
- * NULL. */
+/* Loads the library.  Returns NULL, or an error that the caller must free. */
 static char *
 load_library(void)
 {
@@ -236,9 +235,9 @@ load_library(void)
     version = library.abi_version ? library.abi_version() : 0;
     if (version != FG_ABI_VERSION) {
         dlclose(handle);
-        return xasprintf("%s has interface %"PRIu32" and this switch was "
-                         "built for %d; install the library that it was "
-                         "built for, or build the switch again",
+        return xasprintf("%s has ABI version %"PRIu32", but this switch needs "
+                         "version %d; install that version, or build the "
+                         "switch again",
                          FLOWGAUGE_LIBRARY, version, FG_ABI_VERSION);
     }
     FIND(open);
@@ -256,8 +255,8 @@ take_report(void *group_, const struct fg_report *report)
     atomic_store_relaxed(&from->epoch_closed, true);
 }
 
-/* Takes the cores of polling threads from those of the main thread, which the
- * library's threads inherit.  Returns whether it did. */
+/* Removes the cores of polling threads from the affinity of the main thread,
+ * which the library's threads inherit.  Returns whether that succeeded. */
 static bool
 leave_polling_cores(cpu_set_t *before)
     OVS_REQUIRES(mutex)
@@ -329,8 +328,8 @@ close_group(struct group *closing)
     free(closing);
 }
 
-/* Replaces the taps' meters by those of 'next', or by none.  The group's open
- * epoch ends early, for the given reason. */
+/* Gives the taps the meters of 'next', or none if it is NULL.  The open epoch
+ * of the last group ends early; the log and flowgauge/show give 'reason'. */
 static void
 replace_group(struct group *next, const char *reason)
     OVS_REQUIRES(mutex)

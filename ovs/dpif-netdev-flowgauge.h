@@ -1,8 +1,8 @@
 /* Measurement of the packets that a datapath receives, by libflowgauge.
  *
  * Every thread that receives packets has a tap, which holds the thread's
- * meter while measurement is on.  All meters belong to one group, which the
- * main thread opens and closes as the database says.
+ * meter while measurement is on.  All meters belong to one group.  The main
+ * thread opens and closes it when the database or the threads change.
  *
  * The library is loaded at run time from the path FLOWGAUGE_LIBRARY, which is
  * fixed when the switch is built: write access to the database must not allow
@@ -24,13 +24,13 @@ struct smap;
 struct flowgauge_tap {
     struct ovs_list node;            /* In the list of all taps. */
     ATOMIC(struct fg_meter *) meter; /* NULL while nothing is measured. */
-    atomic_ullong n_measured;        /* Packets that went to a meter. */
-    atomic_ullong n_missed;          /* Packets while there was no meter yet
-                                      * though measurement was on. */
+    atomic_ullong n_measured;        /* Packets pushed into a meter. */
+    atomic_ullong n_missed;          /* Packets received without a meter
+                                      * while measurement was on. */
     long long int next_tick;         /* When to advance the meter, in us. */
 
     /* Whether the main thread advances the meter, because the tap's thread
-     * waits and polls nothing.  The mutex is not taken while it polls. */
+     * sleeps.  That thread does not take the mutex while it polls. */
     struct ovs_mutex rest_mutex;
     bool resting OVS_GUARDED;
 
@@ -53,7 +53,7 @@ void flowgauge_tap_advance(struct flowgauge_tap *, long long int now);
 void flowgauge_tap_measure(struct flowgauge_tap *,
                            const struct dp_packet_batch *, long long int now);
 
-/* Ends epochs on time while no packets come. */
+/* Ends epochs on time when no packets arrive. */
 static inline void
 flowgauge_tap_tick(struct flowgauge_tap *tap, long long int now)
 {

@@ -283,7 +283,7 @@ class OnePmd(Through):
         subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", source, "-o", other], check=True)
         before = PLACE.put(other)
         self.addCleanup(PLACE.put, before)
-        self.failing("has interface 99 and this switch was built for 1")
+        self.failing("has ABI version 99, but this switch needs version 1")
         PLACE.put(before)
         self.switch.configure(flowgauge="false")
         self.switch.configure(flowgauge="true")
