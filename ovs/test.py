@@ -271,7 +271,7 @@ class OnePmd(Through):
         self.assertEqual(counted(self.last_epoch(self.closed())), counted(analyzed(OWN)))
 
     def test_no_memory_stops_measurement_only(self):
-        self.failing("ask for less", "key=source task=top memory=900TiB")
+        self.failing("lower --memory", "key=source task=top memory=900TiB")
 
     def test_no_library_stops_measurement_only(self):
         self.addCleanup(PLACE.put, PLACE.put(None))
