@@ -1,7 +1,7 @@
-"""An Open vSwitch of its own in a folder: its database, its daemon and its ports, for tests and benchmarks.
+"""A private Open vSwitch for tests and benchmarks: its database, daemon and ports live in one folder.
 
-It runs the dummy datapath, which is the userspace datapath without taps: it needs no privileges and leaves
-nothing behind.
+It runs the dummy datapath, which is the userspace datapath without kernel devices. So it needs no privileges and
+leaves nothing behind.
 """
 
 import json
@@ -14,7 +14,7 @@ WITHOUT_PRIVILEGES = "--no-huge --legacy-mem -m 1024 --no-pci --no-shconf --no-t
 
 
 class Switch:
-    """Runs until the end of the block."""
+    """A context manager; the switch runs until the end of the block."""
 
     def __init__(self, prefix, folder, cores, dpdk=WITHOUT_PRIVILEGES):
         self.prefix, self.folder = Path(prefix), Path(folder)
@@ -88,19 +88,22 @@ class Switch:
         self.run("ovs-ofctl", "add-flow", f"unix:{self.folder}/br0.mgmt", flow)
 
     def configure(self, wait=True, **settings):
-        """Sets other_config; a key's underscores stand for dashes, and None removes it."""
-        settings = {name.replace("_", "-"): value for name, value in settings.items()}
-        gone = [name for name, value in settings.items() if value is None]
-        here = [f"other_config:{name}={json.dumps(value)}" for name, value in settings.items() if value is not None]
-        commands = [["set", "Open_vSwitch", ".", *here]] if here else []
-        commands += [["remove", "Open_vSwitch", ".", "other_config", name] for name in gone]
-        words = [word for command in commands for word in ["--", *command]]
-        self.vsctl(*([] if wait else ["--no-wait"]), *words)
+        """Sets keys of other_config, or removes those with the value None. Underscores stand for dashes."""
+        words = [] if wait else ["--no-wait"]
+        for name, value in settings.items():
+            name = name.replace("_", "-")
+            if value is None:
+                words += ["--", "remove", "Open_vSwitch", ".", "other_config", name]
+            else:
+                words += ["--", "set", "Open_vSwitch", ".", f"other_config:{name}={json.dumps(value)}"]
+        self.vsctl(*words)
 
     def add(self, port, device, queues=1):
         """Adds a DPDK port."""
-        settings = [f"options:dpdk-devargs={json.dumps(device)}", f"options:n_rxq={queues}"]
-        self.vsctl("add-port", "br0", port, "--", "set", "Interface", port, "type=dpdk", *settings)
+        self.add_port(port, "type=dpdk", f"options:dpdk-devargs={json.dumps(device)}", f"options:n_rxq={queues}")
+
+    def add_port(self, port, *settings):
+        self.vsctl("add-port", "br0", port, "--", "set", "Interface", port, *settings)
 
     def remove(self, port):
         self.vsctl("del-port", "br0", port)
@@ -116,7 +119,7 @@ class Switch:
         return all(child.poll() is None for child in self.children)
 
     def wait(self, condition, otherwise, seconds=20):
-        """Waits until a condition holds, and returns its value."""
+        """Waits until a condition is true, and returns its value."""
         end = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > end or not self.is_alive():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Open vSwitch with flowgauge inside, beside `flowgauge analyze` of the same captures. Needs no privileges.
+"""Compares Open vSwitch with flowgauge inside to `flowgauge analyze` of the same captures. Needs no privileges.
 
     ovs/test.py PREFIX BINARY LIBRARY [TEST ...]
 
-PREFIX is what ovs/build.sh prints. With FLOWGAUGE_CAPTURES, the captures of that folder go through the switch:
-every twentieth one, or all of them with FLOWGAUGE_LONG=1.
+ovs/build.sh prints PREFIX. With FLOWGAUGE_CAPTURES=DIR, one in 20 captures of that folder passes through the switch,
+or all of them with FLOWGAUGE_LONG=1.
 """
 
 import csv
@@ -22,15 +22,16 @@ from pathlib import Path
 
 from switch import Switch
 
-HERE = Path(__file__).resolve().parent
-EXACT = "key=five-tuple task=top top=100000 memory=64MiB"
-WHOLE = EXACT + " epoch=whole"
-SECONDS = "key=source task=top memory=8MiB epoch=1s"
-OWN = HERE.parent / "tests/captures/var-services-std-ports.pcap"
+WHOLE = "key=five-tuple task=top top=100000 memory=64MiB epoch=whole"
+SAME = ["--key", "five-tuple", "--task", "top", "--top", "100000", "--seed", "1", "--format", "json"]
+SHORT = "key=source task=top memory=8MiB"
+SECONDS = SHORT + " epoch=1s"
+OWN = Path(__file__).resolve().parent.parent / "tests/captures/var-services-std-ports.pcap"
+OWN_PACKETS = 263
 
 
 class Place:
-    """The library's fixed path in the switch. Only one run at a time may change it."""
+    """The library's fixed path in the switch. A lock keeps other runs from changing it."""
 
     def __init__(self, prefix):
         self.path = Path(prefix) / "lib/libflowgauge.so.1"
@@ -38,7 +39,7 @@ class Place:
         fcntl.flock(self.lock, fcntl.LOCK_EX)
 
     def put(self, library):
-        """Installs a library there, or none; returns the previous one."""
+        """Links a library there, or none, and returns the previous one."""
         before = self.path.resolve() if self.path.exists() else None
         self.path.unlink(missing_ok=True)
         if library:
@@ -46,28 +47,30 @@ class Place:
         return before
 
 
+def epochs(reports):
+    return [report for report in reports if report["type"] == "epoch"]
+
+
 def analyzed(*captures):
     """The report of `flowgauge analyze` on captures, as one epoch."""
-    options = ["--key", "five-tuple", "--task", "top", "--top", "100000", "--seed", "1", "--format", "json"]
-    done = subprocess.run([BINARY, "analyze", *options, *captures], capture_output=True, text=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return next(line for line in lines if line["type"] == "epoch")
+    done = subprocess.run([BINARY, "analyze", *SAME, *captures], capture_output=True, text=True)
+    return epochs(map(json.loads, done.stdout.splitlines()))[0]
 
 
 def counted(report):
     """The parts that must be equal: the account, and packets and bytes per flow."""
-    items = report["tasks"]["top"]["items"]
     flows = {
-        json.dumps(item["key"], sort_keys=True): (item["packets"]["value"], item["bytes"]["value"]) for item in items
+        json.dumps(item["key"], sort_keys=True): (item["packets"]["value"], item["bytes"]["value"])
+        for item in report["tasks"]["top"]["items"]
     }
-    # Packets have the time at which the switch received them.
+    # The switch gives packets the time at which it received them.
     times = ["late", "backwards", "jumps"]
     return {name: value for name, value in report["account"].items() if name not in times}, flows
 
 
-def total_read(shown):
-    """Packets in the accounts of all closed groups."""
-    return sum(report["account"]["read"] for report in shown["reports"] if report["type"] == "total")
+def read(reports, kind):
+    """Packets in the accounts of reports of a kind."""
+    return sum(report["account"]["read"] for report in reports if report["type"] == kind)
 
 
 def total_received(shown):
@@ -77,8 +80,42 @@ def total_received(shown):
     return measured, shown["past_missed"] + sum(thread["missed"] for thread in threads)
 
 
+def generated(folder, packets, seed, *options):
+    """A capture of synthetic packets."""
+    capture = Path(folder) / f"generated-{packets}-{seed}.pcap"
+    if not capture.exists():
+        command = [BINARY, "generate", "--packets", packets, "--flows", packets // 20, "--seed", seed + 1]
+        subprocess.run([*map(str, command), *options, "-o", capture], check=True)
+    return capture
+
+
+def frames(capture):
+    """The bytes and wire length of each frame of a classic Ethernet capture.
+
+    None if the file is damaged, or libpcap would refuse it or cut frames to the header's snapshot length.
+    """
+    bytes_ = Path(capture).read_bytes()
+    order = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
+    order = order.get(bytes_[:4])
+    if not order or len(bytes_) < 24:
+        return None
+    *version, most, link = struct.unpack_from(order + "HH8xII", bytes_, 4)
+    if version != [2, 4] or link != 1:
+        return None
+    found, at = [], 24
+    while at < len(bytes_):
+        if at + 16 > len(bytes_):
+            return None
+        length, wire = struct.unpack_from(order + "II", bytes_, at + 8)
+        start, at = at + 16, at + 16 + length
+        if at > len(bytes_) or length > most:
+            return None
+        found.append((bytes_[start:at], wire))
+    return found
+
+
 class Through(unittest.TestCase):
-    # The daemon's main thread is on core 0.
+    # The daemon's main thread runs on core 0.
     cores = [min(1, os.cpu_count() - 1)]
     needs_dpdk = True
 
@@ -89,7 +126,7 @@ class Through(unittest.TestCase):
         self.switch = self.enterContext(Switch(PREFIX, self.folder, self.cores))
 
     def enterContext(self, context):
-        # unittest has it from Python 3.11 on.
+        # unittest has it since Python 3.11.
         value = context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
         return value
@@ -98,35 +135,41 @@ class Through(unittest.TestCase):
         self.assertTrue(self.switch.is_alive(), "the switch crashed:\n" + self.switch.log()[-3000:])
 
     def begin(self, options=WHOLE):
-        """Switches measurement on, with all polling threads there, before packets come."""
-        # Queues of one port go to one core after the other.
+        """Switches measurement on, and waits for the meters of all polling threads."""
+        # Each queue of a port goes to the next core.
         self.switch.configure(flowgauge="true", flowgauge_options=options, pmd_rxq_assign="roundrobin")
         self.switch.add("null0", "net_null0,size=64,no-rx=1")
         self.switch.flow("in_port=null0,actions=drop")
         self.switch.flow("ip,nw_src=0.0.0.0/1,actions=output:null0")
         self.switch.flow("ip,nw_src=128.0.0.0/1,actions=output:null0")
-        self.switch.wait(lambda: len(self.switch.show()["threads"]) == 1 + len(self.cores), "threads are missing")
+        self.wait_for_threads(1 + len(self.cores))
         self.switch.wait(lambda: f"measuring with {1 + len(self.cores)} meters" in self.switch.log(), "no meters")
 
+    def wait_for_threads(self, number):
+        self.switch.wait(lambda: len(self.switch.show()["threads"]) == number, f"there are not {number} threads")
+
     def replay(self, number, packets, *captures):
-        """Replays captures once, each on a queue of a new port."""
+        """Replays captures once, each on its own queue of a new port."""
         before = sum(total_received(self.switch.show()))
         queues = "".join(f",rx_pcap={capture}" for capture in captures)
         self.switch.add(f"pcap{number}", f"net_pcap{number}{queues}", len(captures))
         self.received(before + packets)
 
     def received(self, packets):
-        """Waits for packets, and for more than there should be."""
+        """Waits for packets, and checks that no more came and none was missed."""
         self.switch.wait(lambda: sum(total_received(self.switch.show())) >= packets, f"{packets} packets did not come")
         self.assertEqual(total_received(self.switch.show()), (packets, 0))
 
     def flood(self, number=0):
-        """Sends packets of a capture again and again."""
+        """Replays a capture without end."""
         device = f"net_pcap{number},rx_pcap={generated(self.folder, 2000, number)},infinite_rx=1"
         self.switch.add(f"pcap{number}", device)
 
+    def wait_for_flood(self):
+        self.switch.wait(lambda: total_received(self.switch.show())[0] > 1000, "no packets")
+
     def closed(self):
-        """Switches measurement off; returns the output after the last group has closed."""
+        """Switches measurement off, and returns the output after the last group has closed."""
         self.switch.configure(flowgauge="false")
         return self.shown_when_closed()
 
@@ -142,27 +185,23 @@ class Through(unittest.TestCase):
         self.assertEqual(shown["forgotten"], 0)
         return shown
 
+    def equals_analyze(self, shown, *captures):
+        """The last epoch equals `flowgauge analyze` of the captures."""
+        self.assertEqual(counted(epochs(shown["reports"])[-1]), counted(analyzed(*captures)))
+
     def nothing_lost(self, shown):
-        """Every packet that a thread measured is in a report."""
+        """Every measured packet is in a report; returns the number of missed packets."""
         measured, missed = total_received(shown)
         self.assertGreater(measured, 1000)
-        self.assertEqual(total_read(shown), measured)
+        self.assertEqual(read(shown["reports"], "total"), measured)
         return missed
 
-    def in_epochs(self):
-        """Packets of the epochs that have ended."""
-        return sum(r["account"]["read"] for r in self.switch.show()["reports"] if r["type"] == "epoch")
+    def ended_early(self, reason):
+        self.assertIn(f"{reason}: the open epoch is reported early", self.switch.log())
 
-    def last_epoch(self, shown):
-        return [report for report in shown["reports"] if report["type"] == "epoch"][-1]
-
-
-def generated(folder, packets, seed, *options):
-    capture = Path(folder) / f"generated-{packets}-{seed}.pcap"
-    if not capture.exists():
-        command = [BINARY, "generate", "--packets", packets, "--flows", packets // 20, "--seed", seed + 1]
-        subprocess.run([*map(str, command), *options, "-o", capture], check=True)
-    return capture
+    def wait_for_epochs(self, packets):
+        """Waits until the closed epochs hold this many packets."""
+        self.switch.wait(lambda: read(self.switch.show()["reports"], "epoch") == packets, "no epoch ended", 5)
 
 
 class OnePmd(Through):
@@ -171,48 +210,47 @@ class OnePmd(Through):
         self.begin()
         self.replay(0, 100_000, capture)
         shown = self.closed()
-        self.assertEqual(counted(self.last_epoch(shown)), counted(analyzed(capture)))
+        self.equals_analyze(shown, capture)
         self.assertEqual((shown["state"], shown["dropped"]), ("off", 0))
 
     def test_a_real_capture_equals_analyze(self):
         self.begin()
-        self.replay(0, 263, OWN)
-        self.assertEqual(counted(self.last_epoch(self.closed())), counted(analyzed(OWN)))
+        self.replay(0, OWN_PACKETS, OWN)
+        self.equals_analyze(self.closed(), OWN)
 
     def test_text_names_what_json_has(self):
         self.begin()
-        self.replay(0, 263, OWN)
+        self.replay(0, OWN_PACKETS, OWN)
         text = self.switch.appctl("flowgauge/show")
         self.assertIn("state: on", text)
-        self.assertIn(f"core {self.cores[0]} of ovs-dummy: 263 packets", text)
+        self.assertIn(f"core {self.cores[0]} of ovs-dummy: {OWN_PACKETS} packets", text)
         self.assertIn("main thread of ovs-dummy: 0 packets", text)
         self.assertIn(f"options: {WHOLE}", text)
 
     def test_a_sampler_before_headers_counts_every_packet(self):
-        sampler = "accelerator=uniform:sample=100,before=headers"
-        self.begin(f"key=source task=top epoch=whole memory=8MiB {sampler}")
+        self.begin(SHORT + " epoch=whole accelerator=uniform:sample=100,before=headers")
         self.replay(0, 100_000, generated(self.folder, 100_000, 0))
-        account = self.last_epoch(self.closed())["account"]
+        account = epochs(self.closed()["reports"])[-1]["account"]
         self.assertEqual(account["read"], 100_000)
         self.assertEqual(account["skipped"] + account["keyed"], 100_000)
         self.assertTrue(500 < account["keyed"] < 1500, account)
         self.assertEqual(account["skipped_bytes"] + account["keyed_bytes"], 64 * 100_000)
 
     def test_epochs_end_without_packets(self):
-        self.begin("key=source task=top memory=8MiB epoch=200ms")
-        self.replay(0, 263, OWN)
-        self.switch.wait(lambda: self.in_epochs() == 263, "no epoch ended", 5)
+        self.begin(SHORT + " epoch=200ms")
+        self.replay(0, OWN_PACKETS, OWN)
+        self.wait_for_epochs(OWN_PACKETS)
 
     def test_the_closing_thread_leaves_polling_cores(self):
         if os.cpu_count() < 2:
             self.skipTest("needs two cores")
         self.begin()
         process = self.switch.children[-1].pid
-        threads = [task for task in Path(f"/proc/{process}/task").iterdir()]
-        named = [task for task in threads if (task / "comm").read_text().startswith("flowgauge")]
-        self.assertTrue(named)
-        for task in named:
-            self.assertNotIn(self.cores[0], os.sched_getaffinity(int(task.name)), (task / "comm").read_text())
+        names = {task.name: (task / "comm").read_text() for task in Path(f"/proc/{process}/task").iterdir()}
+        ours = {task: name for task, name in names.items() if name.startswith("flowgauge")}
+        self.assertTrue(ours)
+        for task, name in ours.items():
+            self.assertNotIn(self.cores[0], os.sched_getaffinity(int(task)), name)
 
     def test_switching_off_and_on_loses_nothing(self):
         self.begin(SECONDS)
@@ -224,32 +262,31 @@ class OnePmd(Through):
         self.switch.remove("pcap0")
         shown = self.closed()
         self.nothing_lost(shown)
-        self.assertIn("measurement was switched off: the open epoch is reported early", self.switch.log())
+        self.ended_early("measurement was switched off")
         self.assertGreaterEqual(shown["cut_short"], 5)
 
     def test_options_change_at_the_end_of_an_epoch(self):
         self.begin(SECONDS)
         self.flood()
-        self.switch.wait(lambda: total_received(self.switch.show())[0] > 1000, "no packets")
+        self.wait_for_flood()
         changed = SECONDS.replace("key=source", "key=destination")
         self.switch.configure(flowgauge_options=changed)
         is_changed = lambda: self.switch.show()["options"] == changed
         if not is_changed():
-            shown = self.switch.show()
-            self.assertIn(shown.get("next_options", changed), [changed])
+            self.assertEqual(self.switch.show().get("next_options", changed), changed)
         self.switch.wait(is_changed, "the options did not change", 5)
         self.switch.remove("pcap0")
         shown = self.closed()
         self.assertEqual(self.nothing_lost(shown), 0)
-        keys = {report["key"] for report in shown["reports"] if report["type"] == "epoch"}
-        self.assertEqual(keys, {"source", "destination"})
-        # Measurements with the old options ended at the end of an epoch, except at the change.
-        old = [r for r in shown["reports"] if r["type"] == "epoch" and r["key"] == "source" and r["account"]["read"]]
+        self.assertEqual({report["key"] for report in epochs(shown["reports"])}, {"source", "destination"})
+        # Epochs with the old options have their full length, except for the one that the change ended.
+        old = [report["account"]["read"] for report in epochs(shown["reports"]) if report["key"] == "source"]
+        old = [packets for packets in old if packets]
         self.assertGreaterEqual(len(old), 2)
-        self.assertLess(old[-1]["account"]["read"], sum(report["account"]["read"] for report in old) / 2)
+        self.assertLess(old[-1], sum(old) / 2)
 
     def failing(self, cause, options=WHOLE):
-        """Measurement cannot start, but packets still pass."""
+        """Checks that measurement cannot start, and that packets still pass."""
         self.switch.configure(flowgauge="true", flowgauge_options=options)
         self.switch.add("null0", "net_null0,size=64,no-rx=1")
         self.switch.flow("actions=output:null0")
@@ -261,14 +298,14 @@ class OnePmd(Through):
         self.assertIn(cause, lines[0])
         self.assertRegex(lines[0], "; (change|install)")
         self.switch.add("pcap0", f"net_pcap0,rx_pcap={OWN}")
-        passed = lambda: re.search(r"Rx packets: +263\b", self.switch.appctl("dpif-netdev/pmd-perf-show"))
+        passed = lambda: re.search(rf"Rx packets: +{OWN_PACKETS}\b", self.switch.appctl("dpif-netdev/pmd-perf-show"))
         self.switch.wait(passed, "packets did not pass")
 
     def test_options_that_do_not_parse_stop_measurement_only(self):
         self.failing("'sauce'", "key=sauce")
         self.switch.configure(flowgauge_options=WHOLE)
-        self.replay(1, 263, OWN)
-        self.assertEqual(counted(self.last_epoch(self.closed())), counted(analyzed(OWN)))
+        self.replay(1, OWN_PACKETS, OWN)
+        self.equals_analyze(self.closed(), OWN)
 
     def test_no_memory_stops_measurement_only(self):
         self.failing("lower --memory", "key=source task=top memory=900TiB")
@@ -287,23 +324,23 @@ class OnePmd(Through):
         PLACE.put(before)
         self.switch.configure(flowgauge="false")
         self.switch.configure(flowgauge="true")
-        self.replay(1, 263, OWN)
+        self.replay(1, OWN_PACKETS, OWN)
 
     def test_the_database_names_no_path(self):
-        for name in ["flowgauge-library", "flowgauge-path", "flowgauge-lib"]:
-            self.switch.configure(**{name: "/nowhere/lib.so"})
+        names = ["flowgauge-library", "flowgauge-path", "flowgauge-lib"]
+        self.switch.configure(**dict.fromkeys(names, "/nowhere/lib.so"))
         self.begin()
         self.assertEqual(self.switch.show()["library"], str(PLACE.path))
 
     def test_deleting_the_bridge_loses_nothing(self):
         self.begin(SECONDS)
         self.flood()
-        self.switch.wait(lambda: total_received(self.switch.show())[0] > 1000, "no packets")
+        self.wait_for_flood()
         self.switch.vsctl("del-br", "br0")
         shown = self.shown_when_closed()
         self.assertEqual(shown["state"], "waiting")
         self.nothing_lost(shown)
-        self.assertIn("the last datapath was deleted: the open epoch is reported early", self.switch.log())
+        self.ended_early("the last datapath was deleted")
 
 
 class Injected(Through):
@@ -311,26 +348,26 @@ class Injected(Through):
 
     needs_dpdk = False
 
-    def inject(self, kind, packets):
+    def inject(self, kind):
         self.switch.configure(flowgauge="true", flowgauge_options=WHOLE)
-        self.switch.vsctl("add-port", "br0", "in0", "--", "set", "Interface", "in0", f"type={kind}")
+        self.switch.add_port("in0", f"type={kind}")
+        packets = [packet.hex() for packet, _ in frames(OWN)]
         # A port queues 100 packets.
         for first in range(0, len(packets), 50):
             some = packets[first : first + 50]
-            self.switch.appctl("netdev-dummy/receive", "in0", *[packet.hex() for packet in some])
+            self.switch.appctl("netdev-dummy/receive", "in0", *some)
             self.received(first + len(some))
+        return self.closed()
 
-    def test_the_main_thread_measures_ports_that_nobody_polls(self):
-        self.inject("dummy", whole_frames(OWN))
-        shown = self.closed()
-        self.assertEqual(counted(self.last_epoch(shown)), counted(analyzed(OWN)))
-        self.assertEqual([thread["packets"] for thread in shown["threads"] if "core" not in thread], [263])
+    def test_the_main_thread_measures_ports_without_a_polling_thread(self):
+        shown = self.inject("dummy")
+        self.equals_analyze(shown, OWN)
+        self.assertEqual([thread["packets"] for thread in shown["threads"] if "core" not in thread], [OWN_PACKETS])
 
     def test_a_polling_thread_measures_ports_without_dpdk(self):
-        self.inject("dummy-pmd", whole_frames(OWN))
-        shown = self.closed()
-        self.assertEqual(counted(self.last_epoch(shown)), counted(analyzed(OWN)))
-        self.assertEqual(sum(thread["packets"] for thread in shown["threads"] if "core" in thread), 263)
+        shown = self.inject("dummy-pmd")
+        self.equals_analyze(shown, OWN)
+        self.assertEqual(sum(thread["packets"] for thread in shown["threads"] if "core" in thread), OWN_PACKETS)
 
 
 class TwoPmds(Through):
@@ -346,18 +383,18 @@ class TwoPmds(Through):
         self.begin()
         self.replay(0, 100_000, *captures)
         shown = self.closed()
-        self.assertEqual(counted(self.last_epoch(shown)), counted(analyzed(*captures)))
+        self.equals_analyze(shown, *captures)
         by_core = {thread["core"]: thread["packets"] for thread in shown["threads"] if "core" in thread}
         self.assertEqual(by_core, {0: 50_000, 1: 50_000})
 
-    def test_a_thread_that_lost_its_queues_holds_no_epoch_up(self):
-        self.begin("key=source task=top memory=8MiB epoch=2s")
-        # Two queues; when they are removed, one thread has none, and does not know the time.
-        self.replay(0, 2 * 263, OWN, OWN)
+    def test_a_thread_without_queues_delays_no_epoch(self):
+        self.begin(SHORT + " epoch=2s")
+        # After the removal, one thread has no queue and does not advance its meter.
+        self.replay(0, 2 * OWN_PACKETS, OWN, OWN)
         self.switch.remove("pcap0")
-        self.switch.wait(lambda: self.in_epochs() == 2 * 263, "no epoch ended", 5)
-        epochs = [report for report in self.switch.show()["reports"] if report["type"] == "epoch"]
-        notes = [note for report in epochs for note in report["notes"] if "lock" not in note]
+        self.wait_for_epochs(2 * OWN_PACKETS)
+        reports = epochs(self.switch.show()["reports"])
+        notes = [note for report in reports for note in report["notes"] if "lock" not in note]
         self.assertEqual(notes, [])
 
     def test_changing_the_polling_threads_loses_nothing(self):
@@ -365,38 +402,14 @@ class TwoPmds(Through):
         self.flood(0)
         self.flood(1)
         for mask in ["0x1", "0x3", "0x2"]:
-            self.switch.wait(lambda: total_received(self.switch.show())[0] > 1000, "no packets")
+            self.wait_for_flood()
             self.switch.configure(pmd_cpu_mask=mask)
-            threads = 1 + bin(int(mask, 16)).count("1")
-            self.switch.wait(lambda: len(self.switch.show()["threads"]) == threads, "the threads did not change")
+            self.wait_for_threads(1 + bin(int(mask, 16)).count("1"))
         self.switch.remove("pcap0")
         self.switch.remove("pcap1")
         shown = self.closed()
         self.nothing_lost(shown)
-        self.assertIn("the threads that receive packets changed: the open epoch", self.switch.log())
-
-
-def frames(capture):
-    """The lengths of a classic capture's frames, captured and on the wire; None where it is damaged, or
-    libpcap refuses its version, or would cut some to the length that its header gives."""
-    bytes_ = capture.read_bytes()
-    order = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
-    order = order.get(bytes_[:4])
-    if not order or len(bytes_) < 24 or struct.unpack_from(order + "I", bytes_, 20)[0] != 1:
-        return None
-    version, most = struct.unpack_from(order + "HH", bytes_, 4), struct.unpack_from(order + "I", bytes_, 16)[0]
-    if version != (2, 4):
-        return None
-    lengths, at = [], 24
-    while at < len(bytes_):
-        if at + 16 > len(bytes_):
-            return None
-        captured, wire = struct.unpack_from(order + "II", bytes_, at + 8)
-        at += 16 + captured
-        if at > len(bytes_) or captured > most:
-            return None
-        lengths.append((captured, wire))
-    return lengths
+        self.ended_early("the threads that receive packets changed")
 
 
 class Captures(Through):
@@ -416,88 +429,69 @@ class Captures(Through):
         print(f"{len(rows)} captures passed, {compared} of them compared", file=sys.stderr)
 
     def pass_through(self, number, capture):
-        lengths = frames(capture)
-        is_whole = bool(lengths) and all(captured == wire <= 1518 for captured, wire in lengths)
+        """Replays a capture, and compares it if all its packets are whole and within the MTU."""
+        packets = frames(capture)
+        is_whole = bool(packets) and all(len(packet) == wire <= 1518 for packet, wire in packets)
         self.switch.configure(flowgauge="true")
         before = self.switch.show()
         try:
             self.switch.add(f"pcap{number}", f"net_pcap{number},rx_pcap={capture}")
         except RuntimeError:
-            # libpcap refuses it, and the port with it.
+            # libpcap refuses the file, so the switch refuses the port.
             self.assertFalse(is_whole)
         if is_whole:
-            self.received(total_received(before)[0] + len(lengths))
+            self.received(total_received(before)[0] + len(packets))
         self.switch.remove(f"pcap{number}")
         self.switch.configure(flowgauge="false")
-
-        def closed():
-            shown = self.switch.show()
-            # The epoch and the total; older reports may be forgotten.
-            more = lambda shown: shown["forgotten"] + len(shown["reports"])
-            return shown if more(shown) == more(before) + 2 else None
-
-        epoch = self.last_epoch(self.switch.wait(closed, "the group did not close"))
+        # The epoch and the total come; older reports may be forgotten.
+        made = lambda shown: shown["forgotten"] + len(shown["reports"])
+        self.switch.wait(lambda: made(self.switch.show()) == made(before) + 2, "the group did not close")
         if is_whole:
-            self.assertEqual(counted(epoch), counted(analyzed(capture)))
+            self.equals_analyze(self.switch.show(), capture)
         self.assertTrue(self.switch.is_alive(), f"the switch crashed on {capture}")
         return is_whole
 
 
-def whole_frames(capture):
-    """The bytes of each packet of a capture in this machine's byte order."""
-    bytes_, at, found = Path(capture).read_bytes(), 24, []
-    while at < len(bytes_):
-        end = at + 16 + struct.unpack_from("<I", bytes_, at + 8)[0]
-        found.append(bytes_[at + 16 : end])
-        at = end
-    return found
-
-
 class Mirrored(Through):
-    """Outside the switch: a mirror port, whose packets another process reads through DPDK."""
+    """Another process reads the packets of a mirror port through DPDK."""
 
     def test_a_mirror_shows_what_the_switch_receives(self):
         # The device's queue holds 1,024 packets, so none is lost on the way to the reader.
         capture, socket = generated(self.folder, 500, 1), self.folder / "mirror.sock"
         virtio = f"net_virtio_user0,path={socket},server=1,queues=1,queue_size=1024"
         dpdk = f"--no-huge -m 256 -n 1 --no-pci --no-telemetry --no-shconf --vdev={virtio}"
-        options = ["--key", "five-tuple", "--task", "top", "--top", "100000", "--seed", "1", "--format", "json"]
-        command = [BINARY, "live", "--engine", "dpdk", "--dpdk-args", dpdk, "-i", "net_virtio_user0"]
-        done = subprocess.run([BINARY, "live", "--engine", "dpdk", "-i", "x"], capture_output=True, text=True)
+        live = [BINARY, "live", "--engine", "dpdk", "-i"]
+        done = subprocess.run([*live, "x"], capture_output=True, text=True)
         if "built without DPDK" in done.stderr:
             self.skipTest("the command was built without DPDK")
         with open(self.folder / "mirror.json", "wb") as out:
-            reader = subprocess.Popen([*command, *options, "--epoch", "whole"], stdout=out)
+            command = [*live, "net_virtio_user0", "--dpdk-args", dpdk, *SAME, "--epoch", "whole"]
+            reader = subprocess.Popen(command, stdout=out)
         self.addCleanup(lambda: reader.poll() is None and (reader.kill(), reader.wait()))
-        mirror = ["type=dpdkvhostuserclient", f"options:vhost-server-path={socket}"]
-        self.switch.vsctl("add-port", "br0", "mirror0", "--", "set", "Interface", "mirror0", *mirror)
+        self.switch.add_port("mirror0", "type=dpdkvhostuserclient", f"options:vhost-server-path={socket}")
         port = ["--id=@port", "get", "Port", "mirror0"]
         created = ["--id=@mirror", "create", "Mirror", "name=flowgauge", "select-all=true", "output-port=@port"]
         self.switch.vsctl("--", *port, "--", *created, "--", "set", "Bridge", "br0", "mirrors=@mirror")
         # The switch drops the packets, since it has no flows, but still mirrors them.
         served = lambda: re.search(r"State of queue \d .*mirror.sock' changed to 'enabled'", self.switch.log())
         self.switch.wait(served, "the reader does not serve the mirror")
-        # A port whose packets arrive after the switch knows it; those of net_pcap may arrive before.
-        self.switch.vsctl("add-port", "br0", "in0", "--", "set", "Interface", "in0", "type=dummy")
-        frames = [frame.hex() for frame in whole_frames(capture)]
-        for first in range(0, len(frames), 100):
-            self.switch.appctl("netdev-dummy/receive", "in0", *frames[first : first + 100])
+        # A dummy port gets its packets after the mirror knows it; those of net_pcap may arrive before.
+        self.switch.add_port("in0", "type=dummy")
+        packets = [packet.hex() for packet, _ in frames(capture)]
+        for first in range(0, len(packets), 100):
+            self.switch.appctl("netdev-dummy/receive", "in0", *packets[first : first + 100])
         mirrored = lambda: "tx_packets=500" in self.switch.vsctl("get", "Mirror", "flowgauge", "statistics")
         self.switch.wait(mirrored, "packets are not mirrored")
         reader.send_signal(signal.SIGINT)
         self.assertEqual(reader.wait(20), 0)
-        lines = [json.loads(line) for line in (self.folder / "mirror.json").read_text().splitlines()]
-        epoch = next(line for line in lines if line["type"] == "epoch")
-        self.assertEqual(counted(epoch), counted(analyzed(capture)))
+        lines = (self.folder / "mirror.json").read_text().splitlines()
+        self.equals_analyze({"reports": map(json.loads, lines)}, capture)
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit(__doc__)
     PREFIX, BINARY, LIBRARY = (str(Path(name).resolve()) for name in sys.argv[1:4])
-    if not (Path(PREFIX) / "sbin/ovs-vswitchd").exists():
-        print(f"skipped: no switch in {PREFIX}; build it by 'make ovs'")
-        sys.exit(0)
     version = subprocess.run([f"{PREFIX}/sbin/ovs-vswitchd", "--version"], capture_output=True, text=True)
     HAS_DPDK = "DPDK" in version.stdout
     PLACE = Place(PREFIX)
