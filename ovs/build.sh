@@ -34,6 +34,8 @@ mkdir -p "$cache/build"
 if [ "$(cat "$cache/stamp" 2>/dev/null)" != "$stamp" ]; then
   log=$cache/build.log
   echo "building Open vSwitch $version (3 minutes the first time); log: $log" >&2
+  # '|| tail' after the steps would let them go on after a failed one.
+  trap 'tail -n 20 "$log" >&2' ERR
   rm -rf "$cache/stamp" "$cache/source"
   mkdir "$cache/source"
   (
@@ -49,7 +51,7 @@ if [ "$(cat "$cache/stamp" 2>/dev/null)" != "$stamp" ]; then
       CPPFLAGS="-DFLOWGAUGE_LIBRARY='\"$prefix/lib/libflowgauge.so.1\"'"
     make -j"$(nproc)"
     make install
-  ) >"$log" 2>&1 || { tail -n 20 "$log" >&2; exit 1; }
+  ) >"$log" 2>&1
   echo "$stamp" > "$cache/stamp"
 fi
 echo "$prefix"
