@@ -5,12 +5,14 @@ mod misra_gries;
 mod netflow;
 mod sketch_visor;
 mod space_saving;
+mod stream_summary;
 
 pub use csm::Csm;
 pub use misra_gries::MisraGries;
 pub use netflow::NetFlow;
 pub use sketch_visor::SketchVisor;
-pub use space_saving::{SpaceSaving, StreamSummary};
+pub use space_saving::SpaceSaving;
+pub use stream_summary::StreamSummary;
 
 use crate::summary::{
     BuildError, BuildErrorKind, Counter, Estimate, Options, Parameter, SizeEstimate,

@@ -16,7 +16,7 @@ use std::ops::Range;
 use flowgauge_kernel::{Digester, Zeroed, equal_in_group};
 
 use super::index::{BranchFree, Index};
-use super::monitor::{Entry, Monitor};
+use super::{Entry, Monitor};
 use crate::key::FlowKey;
 use crate::summary::{BuildError, Counter, Memory};
 

@@ -16,7 +16,7 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::index::Index;
-use super::monitor::{Entry, Monitor};
+use super::{Entry, Monitor};
 use crate::key::FlowKey;
 use crate::summary::{BuildError, Counter, Memory};
 

@@ -8,7 +8,7 @@
 
 use std::hint::{black_box, select_unpredictable};
 
-use super::monitor::Monitor;
+use super::Monitor;
 use super::sweep::Sweep;
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
@@ -157,7 +157,7 @@ impl<K: FlowKey> Sweep<K> {
 mod tests {
     use flowgauge_kernel::{Digester, Isa, Seed};
 
-    use super::super::monitor::Entry;
+    use super::super::Entry;
     use super::*;
     use crate::key::Key4;
     use crate::summary::Memory;

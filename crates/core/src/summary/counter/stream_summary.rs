@@ -10,10 +10,8 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::{PARAMETERS, counters};
-use super::Tracked;
-use super::index::Index;
-use super::monitor::{Entry, Monitor};
+use super::space_saving::{Entry, Index, Monitor, Tracked};
+use super::{PARAMETERS, counters};
 use crate::key::FlowKey;
 use crate::summary::describe::form;
 use crate::summary::{
