@@ -44,7 +44,8 @@ pub struct Options {
     pub task_bytes_per_cell: usize,
     /// Canonical bytes of a key, if fewer than the longest key of its type has.
     pub key_bytes: Option<usize>,
-    /// The digest function and its seed. The catalog sets the length of the keys.
+    /// The digest function and its seed. [`Self::for_keys`] and the catalog set the length of the
+    /// keys.
     pub digester: Digester,
     /// The measure of a summary that counts only one.
     pub by: Measure,
@@ -81,17 +82,26 @@ impl Options {
     /// Sets the length of keys to `key_bytes` canonical bytes.
     #[must_use]
     pub fn for_keys(self, key_bytes: usize) -> Self {
-        Self { key_bytes: Some(key_bytes), ..self }
+        let digester = self.digester.for_keys(key_bytes);
+        Self { key_bytes: Some(key_bytes), digester, ..self }
+    }
+
+    /// The digester for keys of type `K`.
+    ///
+    /// # Panics
+    /// When no key of that type has `key_bytes` bytes.
+    pub(crate) fn digester_for<K: FlowKey>(&self) -> Digester {
+        let key_bytes = self.key_bytes.unwrap_or(K::BYTES);
+        assert!(K::holds(key_bytes), "no key of {key_bytes} bytes is stored in such words");
+        self.digester.for_keys(key_bytes)
     }
 
     /// Sets the digester to keys of type `K`.
     ///
     /// # Panics
-    /// When no key of that type has so many bytes.
+    /// As [`Self::digester_for`].
     pub(crate) fn digesting<K: FlowKey>(&self) -> Self {
-        let key_bytes = self.key_bytes.unwrap_or(K::BYTES);
-        assert!(K::holds(key_bytes), "no key of {key_bytes} bytes is stored in such words");
-        Self { digester: self.digester.for_keys(key_bytes), ..self.clone() }
+        Self { digester: self.digester_for::<K>(), ..self.clone() }
     }
 
     /// Replaces the parameters.

@@ -258,8 +258,8 @@ impl Summary<Key4> for Log {
 /// The rows that reach the summary for packets with these keys: keys as numbers, and packets.
 fn passed_on(parameters: &[(&str, &str)], keys: impl Iterator<Item = [u8; 4]>) -> Vec<(u32, u32)> {
     let log = Arc::default();
-    let mut options = Options::new(1 << 20, 1).with(parameters.iter().copied());
-    options.digester = options.digester.for_keys(Key4::BYTES);
+    let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
+    let options = options.for_keys(Key4::BYTES);
     let inner = Box::new(Log(Arc::clone(&log)));
     let mut summary = AggEvict::build(&options, inner).unwrap();
     let mut batch = Batch::new();

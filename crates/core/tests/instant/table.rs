@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::key::Key4;
 use flowgauge_core::summary::Options;
 use flowgauge_core::summary::instant::WorkingSet;
 use flowgauge_core::terms::{Measure, Size};
@@ -61,8 +61,7 @@ fn evictions_are_counted() {
 #[test]
 fn alone_it_counts_exactly() {
     let table = |entries: u64| -> Summary {
-        let mut options = Options::new(0, 1).with([("entries", entries)]);
-        options.digester = options.digester.for_keys(Key4::BYTES);
+        let options = Options::new(0, 1).with([("entries", entries)]);
         Box::new(WorkingSet::<Key4>::from_options(&options, 0).unwrap())
     };
     let mut tables = [table(1 << 15), table(1024), table(1024)];

@@ -65,7 +65,7 @@ pub struct Regulated<W, const LAYERS: usize, T> {
 
 impl<W: Word, const LAYERS: usize, T: RegulatedTable> Regulated<W, LAYERS, T> {
     pub(crate) fn new(options: &Options, regulator: Regulator<W, LAYERS>, table: T) -> Self {
-        let digester = options.digester;
+        let digester = options.digester_for::<T::Key>();
         Self { digester, regulator, table, total: Size::default(), longest: 0, regulators: 1 }
     }
 

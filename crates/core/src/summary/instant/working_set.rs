@@ -107,8 +107,7 @@ enum Place {
 /// use flowgauge_core::summary::instant::WorkingSet;
 /// use flowgauge_core::summary::{Ingest, Options, SizeQuery};
 ///
-/// let mut options = Options::new(1 << 16, 1);
-/// options.digester = options.digester.for_keys(Key4::BYTES);
+/// let options = Options::new(1 << 16, 1);
 /// let mut table = WorkingSet::<Key4>::from_options(&options, 1 << 16).unwrap();
 /// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
@@ -137,13 +136,16 @@ impl<K: FlowKey> WorkingSet<K> {
     ///
     /// # Errors
     /// If a parameter is out of range, or the memory does not suffice.
+    ///
+    /// # Panics
+    /// When no key of type `K` has the length that the options give.
     pub fn from_options(options: &Options, memory_bytes: usize) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
         let entries = parameters.power_of_two("entries", memory_bytes, Self::ENTRY_BYTES)?;
         let probes = parameters.integer("probes", 1..=1024)?.unwrap_or(PROBES) as u32;
         let timeout = parameters.integer("timeout", 1..=u64::from(u32::MAX))?;
         Ok(Self {
-            digester: options.digester,
+            digester: options.digester_for::<K>(),
             entries: options.memory.zeroed(entries)?,
             occupied: options.memory.zeroed(entries)?,
             flows: 0,
