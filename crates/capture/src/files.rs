@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flowgauge_engine::source::{Burst, Chunks, Columns, Inputs, Piece, Source};
 
 use crate::captures::Captures;
-use crate::cut::{Part, Whole, cut};
-use crate::input::Origin;
+use crate::cut::{Whole, cut};
+use crate::input::{Origin, Part};
 
 /// A capture file, or a part of one.
 #[derive(Clone, Debug)]

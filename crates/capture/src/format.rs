@@ -1,12 +1,12 @@
 //! The interface of both capture formats: recognize the file header, then walk records in a slice.
 
-use flowgauge_core::packet::Frame;
 use flowgauge_engine::source::{Ahead, Burst, Skipped};
 
 use crate::{
-    damage::{Damage, Refusal},
+    damage::Refusal,
     pcap::Pcap,
     pcapng::{self, Pcapng},
+    record::{Begin, Stop},
 };
 
 /// A capture format with the state of its file so far.
@@ -16,76 +16,15 @@ pub(crate) enum Format {
     Pcapng(Pcapng),
 }
 
-/// A packet and its record.
-pub(crate) struct Packet<'a> {
-    pub(crate) frame: Frame<'a>,
-    /// Where the next record begins.
-    pub(crate) end: usize,
-    /// Whether the record contradicts itself.
-    pub(crate) irregular: bool,
-}
-
-/// Why there is no next packet. Looking at the same place again gives the same reason.
-pub(crate) enum Stop {
-    /// The bytes end before the record does.
-    Need(Need),
-    /// The record is not valid.
-    Damaged(Damage),
-}
-
-impl From<Need> for Stop {
-    fn from(need: Need) -> Self {
-        Self::Need(need)
-    }
-}
-
-impl From<Damage> for Stop {
-    fn from(damage: Damage) -> Self {
-        Self::Damaged(damage)
-    }
-}
-
-/// The bytes that are missing to continue.
-#[derive(Clone, Copy)]
-pub(crate) struct Need {
-    /// Number of bytes needed, from where the walk ended.
-    pub(crate) bytes: usize,
-    /// The field in which the record is cut short if they are missing.
-    pub(crate) field: &'static str,
-    /// Bytes of the same record that were skipped already; 0 between records.
-    pub(crate) passed: u64,
-    /// Bytes from the start of the record to the start of the field.
-    pub(crate) before: u64,
-    /// Bytes from the start of the record to the end of the field.
-    pub(crate) whole: u64,
-}
-
-impl Need {
-    /// `bytes` bytes from the start of a record.
-    pub(crate) fn whole(bytes: usize, field: &'static str) -> Self {
-        Self::behind(0, bytes, field)
-    }
-
-    /// A field of `bytes` bytes that follows `before` bytes of its record.
-    pub(crate) fn behind(before: usize, bytes: usize, field: &'static str) -> Self {
-        let (bytes, before) = (before + bytes, before as u64);
-        Self { bytes, field, passed: 0, before, whole: bytes as u64 }
-    }
-}
-
-/// The result of reading a file header.
-pub(crate) enum Begin {
-    /// The format, and the length of its file header in bytes.
-    Found(Format, usize),
-    /// Needs at least this number of bytes.
-    Need(usize),
-}
-
 impl Format {
     /// Recognizes a file by its first bytes.
-    pub(crate) fn begin(bytes: &[u8]) -> Result<Begin, Refusal> {
+    pub(crate) fn begin(bytes: &[u8]) -> Result<Begin<Self>, Refusal> {
         let Some(&magic) = bytes.first_chunk::<4>() else { return Ok(Begin::Need(4)) };
-        if magic == pcapng::SECTION { Pcapng::begin(bytes) } else { Pcap::begin(magic, bytes) }
+        if magic == pcapng::SECTION {
+            Ok(Pcapng::begin(bytes)?.map(Self::Pcapng))
+        } else {
+            Ok(Pcap::begin(magic, bytes)?.map(Self::Pcap))
+        }
     }
 
     /// Moves `at` to the next whole packet, past records without a packet.
@@ -128,45 +67,5 @@ impl Format {
             Self::Pcap(pcap) => pcap.irregular,
             Self::Pcapng(pcapng) => pcapng.irregular,
         }
-    }
-}
-
-/// The byte order of the host that wrote a file or a section. Its functions panic if `bytes` is too
-/// short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ByteOrder {
-    Little,
-    Big,
-}
-
-impl ByteOrder {
-    /// The two bytes at `at`.
-    #[inline(always)]
-    pub(crate) fn u16(self, bytes: &[u8], at: usize) -> u16 {
-        let field = [bytes[at], bytes[at + 1]];
-        match self {
-            Self::Little => u16::from_le_bytes(field),
-            Self::Big => u16::from_be_bytes(field),
-        }
-    }
-
-    /// The four bytes at `at`.
-    #[inline(always)]
-    pub(crate) fn u32(self, bytes: &[u8], at: usize) -> u32 {
-        let field = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        match self {
-            Self::Little => u32::from_le_bytes(field),
-            Self::Big => u32::from_be_bytes(field),
-        }
-    }
-
-    /// The eight bytes at `at`.
-    pub(crate) fn i64(self, bytes: &[u8], at: usize) -> i64 {
-        let (first, second) = (self.u32(bytes, at), self.u32(bytes, at + 4));
-        let (high, low) = match self {
-            Self::Little => (second, first),
-            Self::Big => (first, second),
-        };
-        (i64::from(high) << 32) | i64::from(low)
     }
 }

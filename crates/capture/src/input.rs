@@ -3,7 +3,8 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufRead, BufReader, Cursor, ErrorKind, Read},
+    io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom},
+    ops::Range,
     os::fd::AsFd,
     path::PathBuf,
     sync::{
@@ -19,8 +20,8 @@ use rustix::io::Errno;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use zstd::stream::read::Decoder as ZstdDecoder;
 
-use crate::cut::Part;
 use crate::damage::{CaptureError, Refusal, shown};
+use crate::format::Format;
 
 /// Compressed data that expand by more than this factor, and to more than [`BOMB_BYTES`], are
 /// refused as a decompression bomb.
@@ -45,6 +46,40 @@ pub(crate) enum Origin {
     Part(Part),
     StandardInput,
     Reader(String, Box<dyn Read + Send>),
+}
+
+/// A part of a capture: a range of whole records.
+///
+/// If every part is read without error, the parts in order give the packets of the whole file. The
+/// first part begins where the file does, or after its header. A part that ends exactly where the
+/// next one begins, with the same interfaces, proves that the next one begins at a record. If a
+/// part returns an error, discard the packets of all later parts: reading the whole file would have
+/// ended there.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub(crate) path: PathBuf,
+    /// Its place in the file. The last part extends to the end of the file, even if the file has
+    /// grown.
+    pub(crate) bytes: Range<u64>,
+    /// The state of the format at the start of the part.
+    pub(crate) format: Format,
+    /// The state that the next part assumes; `None` for the last part.
+    pub(crate) next: Option<Format>,
+}
+
+impl Part {
+    /// Its place in the file.
+    pub fn bytes(&self) -> Range<u64> {
+        self.bytes.clone()
+    }
+
+    /// Its bytes.
+    pub(crate) fn reader(&self) -> io::Result<impl Read + Send + use<>> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.bytes.start))?;
+        let bytes = if self.next.is_none() { u64::MAX } else { self.bytes.end - self.bytes.start };
+        Ok(file.take(bytes))
+    }
 }
 
 /// An opened input.

@@ -17,10 +17,12 @@ mod input;
 mod pcap;
 mod pcapng;
 mod reader;
+mod record;
 mod write;
 
 pub use captures::Captures;
-pub use cut::{Part, Whole, cut};
+pub use cut::{Whole, cut};
 pub use damage::{CaptureError, Damage, Refusal};
 pub use files::{Capture, Files, Streams, in_order};
+pub use input::Part;
 pub use write::Writer;

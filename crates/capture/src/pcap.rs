@@ -5,7 +5,7 @@ use flowgauge_engine::source::{Ahead, Burst, Skipped};
 
 use crate::{
     damage::{Damage, MAX_CAPTURED, Refusal},
-    format::{Begin, ByteOrder, Format, Need, Packet, Stop},
+    record::{Begin, ByteOrder, Need, Packet, Stop},
 };
 
 /// Bytes of the file header.
@@ -56,7 +56,7 @@ enum Lengths {
 
 impl Pcap {
     /// Reads the file header that begins with `magic`.
-    pub(crate) fn begin(magic: [u8; 4], bytes: &[u8]) -> Result<Begin, Refusal> {
+    pub(crate) fn begin(magic: [u8; 4], bytes: &[u8]) -> Result<Begin<Self>, Refusal> {
         let (order, fraction_ns, record_header) = match &magic {
             b"\xd4\xc3\xb2\xa1" => (ByteOrder::Little, 1000, 16),
             b"\xa1\xb2\xc3\xd4" => (ByteOrder::Big, 1000, 16),
@@ -90,7 +90,7 @@ impl Pcap {
         let link = LinkType((link & LINK_TYPE) as u16);
         let pcap =
             Self { order, fraction_ns, record_header, lengths, snap_length, link, irregular: 0 };
-        Ok(Begin::Found(Format::Pcap(pcap), FILE_HEADER))
+        Ok(Begin::Found(pcap, FILE_HEADER))
     }
 
     /// The captured length and the length on the wire in a record header.
@@ -139,7 +139,7 @@ impl Pcap {
         }
     }
 
-    /// Walks records; see [`Format::walk`].
+    /// Walks records; see [`Format::walk`](crate::format::Format::walk).
     pub(crate) fn walk<'a>(&mut self, bytes: &'a [u8], at: &mut usize, burst: &mut Burst<'a>) {
         // Compiled once per byte order.
         match self.order {
@@ -166,7 +166,7 @@ impl Pcap {
         *at = next;
     }
 
-    /// Skips records; see [`Format::skip`].
+    /// Skips records; see [`Format::skip`](crate::format::Format::skip).
     pub(crate) fn skip(&mut self, bytes: &[u8], at: &mut usize, ahead: &Ahead) -> Skipped {
         // Compiled once per byte order.
         match self.order {

@@ -5,7 +5,7 @@ use flowgauge_engine::source::{Ahead, Burst, Skipped};
 
 use crate::{
     damage::{Damage, MAX_BLOCK, MAX_CAPTURED, MAX_INTERFACES, Refusal},
-    format::{Begin, ByteOrder, Format, Need, Packet, Stop},
+    record::{Begin, ByteOrder, Need, Packet, Stop},
 };
 
 /// The type of a section header block, the same in both byte orders.
@@ -42,7 +42,7 @@ struct Passing {
 
 impl Pcapng {
     /// Reads the first section header up to its version.
-    pub(crate) fn begin(bytes: &[u8]) -> Result<Begin, Refusal> {
+    pub(crate) fn begin(bytes: &[u8]) -> Result<Begin<Self>, Refusal> {
         let Some(header) = bytes.first_chunk::<16>() else { return Ok(Begin::Need(16)) };
         let order = byte_order(header).ok_or(Refusal::NotCapture(SECTION))?;
         let (major, minor) = version(order, header);
@@ -51,7 +51,7 @@ impl Pcapng {
         }
         let pcapng = Self { order, interfaces: Vec::new(), passing: None, irregular: 0 };
         // Consumes nothing: the walk reads this section header like every later one.
-        Ok(Begin::Found(Format::Pcapng(pcapng), 0))
+        Ok(Begin::Found(pcapng, 0))
     }
 
     /// Whether the following blocks are read the same way in this state as in `other`.
@@ -70,7 +70,7 @@ impl Pcapng {
         (sound && bytes.get(length - TRAILER..length).is_none_or(again)).then_some(length)
     }
 
-    /// Walks blocks; see [`Format::walk`].
+    /// Walks blocks; see [`Format::walk`](crate::format::Format::walk).
     pub(crate) fn walk<'a>(&mut self, bytes: &'a [u8], at: &mut usize, burst: &mut Burst<'a>) {
         loop {
             // Compiled once per byte order.
@@ -127,7 +127,7 @@ impl Pcapng {
         Some(Packet { frame, end, irregular })
     }
 
-    /// Skips packets; see [`Format::skip`].
+    /// Skips packets; see [`Format::skip`](crate::format::Format::skip).
     pub(crate) fn skip(&mut self, bytes: &[u8], at: &mut usize, ahead: &Ahead) -> Skipped {
         let mut skipped = Skipped::none(ahead);
         while let Ok(packet) = self.next(bytes, at)

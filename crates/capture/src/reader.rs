@@ -13,8 +13,9 @@ use flowgauge_engine::source::{Ahead, Burst, Chunk, Columns, Skipped};
 
 use crate::{
     damage::{CaptureError, Damage, Refusal},
-    format::{Begin, Format, Need, Stop},
+    format::Format,
     input::Input,
+    record::{Begin, Need, Stop},
 };
 
 /// Reads a capture of either format.

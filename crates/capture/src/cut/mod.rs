@@ -4,38 +4,20 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use thiserror::Error;
 
 use crate::captures::Captures;
-use crate::format::{Begin, Format};
-use crate::input::{Codec, Origin};
+use crate::format::Format;
+use crate::input::{Codec, Origin, Part};
 use crate::pcap::{LARGEST_RECORD, Pcap, Record};
 use crate::pcapng::{BLOCK_HEADER, Pcapng};
+use crate::record::Begin;
 
 /// Minimum size of a part. The finder looks at a stretch before the wanted place, and finds a
 /// record up to a largest record after it.
 const LEAST_BYTES: u64 = 2 * STRETCH as u64;
-
-/// A part of a capture: a range of whole records.
-///
-/// If every part is read without error, the parts in order give the packets of the whole file. The
-/// first part begins where the file does, or after its header. A part that ends exactly where the
-/// next one begins, with the same interfaces, proves that the next one begins at a record. If a
-/// part returns an error, discard the packets of all later parts: reading the whole file would have
-/// ended there.
-#[derive(Clone, Debug)]
-pub struct Part {
-    pub(crate) path: PathBuf,
-    /// Its place in the file. The last part extends to the end of the file, even if the file has
-    /// grown.
-    pub(crate) bytes: Range<u64>,
-    /// The state of the format at the start of the part.
-    pub(crate) format: Format,
-    /// The state that the next part assumes; `None` for the last part.
-    pub(crate) next: Option<Format>,
-}
 
 /// Why a capture must be read by one reader. The text completes "… is read by one reader: ".
 #[derive(Debug, Error)]
@@ -215,19 +197,6 @@ impl Part {
     /// the whole file.
     pub fn open(&self) -> Captures {
         Captures::new([Origin::Part(self.clone())])
-    }
-
-    /// Its place in the file.
-    pub fn bytes(&self) -> Range<u64> {
-        self.bytes.clone()
-    }
-
-    /// Its bytes.
-    pub(crate) fn reader(&self) -> io::Result<impl Read + Send + use<>> {
-        let mut file = File::open(&self.path)?;
-        file.seek(SeekFrom::Start(self.bytes.start))?;
-        let bytes = if self.next.is_none() { u64::MAX } else { self.bytes.end - self.bytes.start };
-        Ok(file.take(bytes))
     }
 }
 

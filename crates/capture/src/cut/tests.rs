@@ -8,8 +8,9 @@ use flowgauge_engine::source::{Burst, Columns, Source};
 
 use super::{Finder, Found, Part, Whole, cut};
 use crate::captures::Captures;
-use crate::format::{Begin, Format};
+use crate::format::Format;
 use crate::pcap::Pcap;
+use crate::record::Begin;
 
 const SECONDS: u32 = 1_700_000_000;
 
