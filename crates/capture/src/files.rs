@@ -12,6 +12,17 @@ use crate::cut::{Whole, cut};
 use crate::input::{Origin, Part};
 
 /// A capture file, or a part of one.
+///
+/// ```
+/// use flowgauge_capture::{Capture, Files};
+/// use flowgauge_engine::source::{Chunk, Inputs};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tcpdump");
+/// let files = Files::of(vec![Capture::Path(format!("{folder}/isup.pcap").into())]);
+/// let mut chunk = Chunk::default();
+/// assert!(files.chain().read(&mut chunk)? && chunk.len() > 0);
+/// # Ok::<(), flowgauge_engine::source::SourceError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Capture {
     /// A file by name; `-` is standard input.
@@ -114,6 +125,18 @@ impl Inputs for Files {
 type Named = (String, Box<dyn Read + Send>);
 
 /// Captures from readers, which are read once, one after another. They serve one run.
+///
+/// ```
+/// use flowgauge_capture::Streams;
+/// use flowgauge_engine::source::{Chunk, Inputs};
+///
+/// let capture = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tcpdump/isup.pcap"));
+/// let reader = Box::new(&capture[..]);
+/// let streams = Streams::new(vec![("isup".to_owned(), reader)], Default::default());
+/// let mut chunk = Chunk::default();
+/// assert!(streams.chain().read(&mut chunk)? && chunk.len() > 0);
+/// # Ok::<(), flowgauge_engine::source::SourceError>(())
+/// ```
 pub struct Streams {
     readers: Mutex<Vec<Named>>,
     stop: Arc<AtomicBool>,
