@@ -22,22 +22,16 @@ use crate::source::{Ahead, Skipped, Thinned};
 /// use flowgauge_core::packet::{Frame, FrameColumns, LinkType};
 /// use flowgauge_engine::sink::{Json, Written};
 /// use flowgauge_engine::{Config, Plan};
-/// use flowgauge_synthetic::Traffic;
 ///
 /// let plan = Plan::new(Config { memory_bytes: 1 << 20, ..Config::default() })?;
 /// let (mut meters, group) = plan.build()?;
 /// let mut meter = meters.remove(0);
-/// for packet in Traffic::new(flowgauge_synthetic::Config { packets: 100, ..Default::default() })? {
-///     let mut buffer = [0; 64];
-///     let captured = packet.frame(&mut buffer);
-///     let bytes = &buffer[..captured];
-///     let (wire, link, time_ns) = (packet.wire, LinkType::ETHERNET, packet.time_ns);
-///     let burst: FrameColumns<'_> = [Frame { bytes, wire, link, time_ns }].into_iter().collect();
-///     meter.push(burst.frames());
-/// }
+/// let frame = Frame { bytes: &[0x45; 20], wire: 60, link: LinkType::IPV4, time_ns: 0 };
+/// let burst: FrameColumns<'_> = [frame; 3].into_iter().collect();
+/// meter.push(burst.frames());
 /// meter.finish();
 /// let closed = group.close(&mut Written::new(Json, Vec::new()))?;
-/// assert_eq!(closed.totals[0].account.keyed, 100);
+/// assert_eq!(closed.totals[0].account.keyed, 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Meter: Send {

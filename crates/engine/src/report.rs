@@ -23,19 +23,14 @@ use crate::source::Counter;
 /// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
 ///
 /// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
-/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
-/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
-/// let mut flows = 0.0;
-/// let mut sink = Each(|report: &EpochReport| {
-///     let answer = report.tasks.iter().find(|(name, _)| *name == "cardinality");
-///     if let Some((_, Report::Cardinality { flows: estimate })) = answer {
-///         flows = estimate.value;
-///     }
-///     Ok(())
-/// });
+/// let mut source = Captures::from_bytes("demo.pcap", to_pcap_bytes(Traffic::new(traffic)?));
+/// let mut reports = Vec::new();
+/// let mut sink = Each(|report: &EpochReport| Ok(reports.push(report.clone())));
 /// let plan = Plan::new(Config { memory_bytes: 1 << 20, ..Config::default() })?;
 /// run(plan, &mut source, &mut sink, &mut |_| {})?;
-/// assert!((1.0..=1_000.0).contains(&flows));
+/// let answer = reports[0].tasks.iter().find(|(name, _)| *name == "cardinality");
+/// let Some((_, Report::Cardinality { flows })) = answer else { panic!("a default task") };
+/// assert!((1.0..=1_000.0).contains(&flows.value));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -159,34 +159,18 @@ impl<'a> Extend<Frame<'a>> for Burst<'a> {
 /// use flowgauge_core::packet::{Frame, LinkType};
 /// use flowgauge_engine::source::{Burst, Columns, Source, SourceError};
 ///
-/// /// One frame, a number of times.
-/// struct Repeat {
-///     frame: Vec<u8>,
-///     left: u32,
-/// }
-///
+/// struct Repeat { frame: [u8; 60], left: usize }
 /// impl Source for Repeat {
 ///     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
-///         let more = self.left > 0;
-///         while self.left > 0 && burst.room() > 0 {
-///             let (bytes, wire) = (&self.frame[..], self.frame.len() as u32);
-///             burst.push(Frame { bytes, wire, link: LinkType::ETHERNET, time_ns: 0 });
-///             self.left -= 1;
-///         }
-///         Ok(more)
+///         let frame = Frame { bytes: &self.frame, wire: 60, link: LinkType::ETHERNET, time_ns: 0 };
+///         burst.extend(vec![frame; self.left.min(burst.room())]);
+///         self.left -= burst.len();
+///         Ok(burst.len() > 0)
 ///     }
 /// }
-///
-/// let mut source = Repeat { frame: vec![0; 60], left: 1000 };
-/// let (mut packets, mut columns) = (0, Columns::default());
-/// loop {
-///     let mut burst = Burst::new(&mut columns);
-///     if !source.poll(&mut burst)? {
-///         break;
-///     }
-///     packets += burst.len();
-/// }
-/// assert_eq!(packets, 1000);
+/// let (mut source, mut columns) = (Repeat { frame: [0; 60], left: 100 }, Columns::default());
+/// let mut burst = Burst::new(&mut columns);
+/// assert_eq!((source.poll(&mut burst)?, burst.len()), (true, 100));
 /// # Ok::<(), SourceError>(())
 /// ```
 pub trait Source {

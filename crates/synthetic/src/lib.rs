@@ -7,13 +7,9 @@
 //! ```
 //! use flowgauge_synthetic::{Config, PcapWriter, Profile, Traffic, Truth};
 //!
-//! let config = Config {
-//!     profile: Profile::Zipf { flows: 1_000, skew: 1.1 },
-//!     packets: 10_000,
-//!     plants: vec!["scan:destinations=200".parse()?],
-//!     ..Config::default()
-//! };
-//! let traffic = Traffic::new(config)?;
+//! let profile = Profile::Zipf { flows: 1_000, skew: 1.1 };
+//! let plants = vec!["scan:destinations=200".parse()?];
+//! let traffic = Traffic::new(Config { profile, packets: 10_000, plants, ..Config::default() })?;
 //! let mut truth = Truth::new(&traffic);
 //! let mut file = PcapWriter::new(Vec::new());
 //! for packet in traffic {

@@ -125,10 +125,8 @@ const DRAWN: usize = 16;
 /// number of skipped packets.
 ///
 /// ```
-/// use flowgauge_core::accelerator::HeaderSampler;
-/// use flowgauge_core::catalog::build_accelerated;
-/// use flowgauge_core::key::Key4;
 /// use flowgauge_core::summary::{Options, Parameters};
+/// use flowgauge_core::{accelerator::HeaderSampler, catalog::build_accelerated, key::Key4};
 ///
 /// let parameters = Parameters::new([("sample", "100"), ("before", "headers")]);
 /// let (chain, options) = ([("uniform".to_owned(), parameters)], Options::new(1 << 20, 1));

@@ -50,16 +50,13 @@ pub struct Counts {
 /// Cost: a virtual call for each burst and each batch. Memory: a batch of 256 rows for each lane.
 ///
 /// ```
-/// use flowgauge_core::any::BatchMut;
 /// use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
-/// use flowgauge_core::key::KeyKind;
 /// use flowgauge_core::packet::{Frame, FrameColumns, LinkType};
+/// use flowgauge_core::{any::BatchMut, key::KeyKind};
 ///
 /// struct Packets(usize);
 /// impl Take for Packets {
-///     fn take(&mut self, _lane: usize, batch: BatchMut<'_>) {
-///         self.0 += batch.len();
-///     }
+///     fn take(&mut self, _lane: usize, batch: BatchMut<'_>) { self.0 += batch.len(); }
 /// }
 /// let frame = Frame { bytes: &[0x45; 20], wire: 60, link: LinkType::IPV4, time_ns: 0 };
 /// let frames: FrameColumns<'_> = [frame; 3].into_iter().collect();

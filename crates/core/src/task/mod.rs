@@ -186,8 +186,7 @@ impl Side {
 /// batch.fill(&hosts, 60);
 /// table.ingest(&mut batch);
 /// let lane = Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers: table.answers() };
-/// let (by, threshold) = (Measure::Packets, Threshold::Share(0.5));
-/// let lists = Lists::unlimited(10);
+/// let (by, threshold, lists) = (Measure::Packets, Threshold::Share(0.5), Lists::unlimited(10));
 /// let epoch = EpochContext { by, keyed: batch.size(), threshold, lists, timeline: None };
 /// let mut task = find("heavy-hitters").unwrap().build(&TaskOptions::new(1.into())).unwrap();
 /// let Ok(Report::Sizes { items, .. }) = task.run(&epoch, &[lane], &mut []) else { panic!() };

@@ -89,7 +89,6 @@ impl Takes {
 ///
 /// ```
 /// use std::sync::Arc;
-///
 /// use flowgauge_engine::report::TotalReport;
 /// use flowgauge_engine::sink::{Item, Sink, SinkError};
 ///

@@ -21,22 +21,16 @@ use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
 /// A receiver of tables. A table ends when the next one begins.
 ///
 /// ```
-/// use std::io;
-/// use std::sync::Arc;
-///
+/// use std::{io, sync::Arc};
 /// use flowgauge_engine::report::TotalReport;
-/// use flowgauge_engine::sink::Item;
-/// use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
+/// use flowgauge_engine::sink::{Item, tables::{self, Column, Tables, Value}};
 ///
 /// struct Names(Vec<String>);
 /// impl Tables for Names {
 ///     fn table(&mut self, _: &str, name: &str, _: &[Column]) -> io::Result<()> {
-///         self.0.push(name.to_owned());
-///         Ok(())
+///         Ok(self.0.push(name.to_owned()))
 ///     }
-///     fn row(&mut self, _: &[Value]) -> io::Result<()> {
-///         Ok(())
-///     }
+///     fn row(&mut self, _: &[Value]) -> io::Result<()> { Ok(()) }
 /// }
 /// let mut names = Names(Vec::new());
 /// tables::write(&Item::Total(Arc::new(TotalReport::new("main".into()))), &mut names)?;

@@ -36,31 +36,20 @@ pub use coverage::Coverage;
 ///
 /// ```
 /// use flowgauge_capture::Captures;
-/// use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
-/// use flowgauge_engine::{Config, Plan, run, snapshot::Snapshot};
-/// use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+/// use flowgauge_engine::{Config, Plan, run, sink::{Item, Sink, SinkError}, snapshot::Snapshot};
+/// use flowgauge_synthetic::{Config as Synthetic, Traffic, to_pcap_bytes};
 ///
 /// struct Keep(Vec<u8>);
 /// impl Sink for Keep {
 ///     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
-///         if let Item::Snapshot(saved) = item {
-///             self.0.clone_from(&saved.bytes);
-///         }
-///         Ok(())
+///         Ok(if let Item::Snapshot(saved) = item { self.0.clone_from(&saved.bytes) })
 ///     }
 /// }
-///
-/// let traffic = flowgauge_synthetic::Config { packets: 1_000, ..Default::default() };
-/// let capture = to_pcap_bytes(Traffic::new(traffic)?);
-/// let mut source = Captures::from_bytes("synthetic.pcap", capture);
-/// let config = Config { save: true, memory_bytes: 1 << 20, ..Config::default() };
-/// let mut keep = Keep(Vec::new());
+/// let traffic = Traffic::new(Synthetic { packets: 1_000, ..Synthetic::default() })?;
+/// let mut source = Captures::from_bytes("demo.pcap", to_pcap_bytes(traffic));
+/// let (config, mut keep) = (Config { save: true, ..Config::default() }, Keep(Vec::new()));
 /// run(Plan::new(config)?, &mut source, &mut keep, &mut |_| {})?;
-/// let mut snapshot = Snapshot::decode(&keep.0, 16 << 20, None)?;
-/// assert_eq!(snapshot.account().keyed, 1_000);
-/// assert_eq!(snapshot.encode(), keep.0);
-/// let total = snapshot.query(|ask| ask.top = 3, &mut Written::new(Json, Vec::new()))?;
-/// assert_eq!(total.account.keyed, 1_000);
+/// assert_eq!(Snapshot::decode(&keep.0, 1 << 30, None)?.account().keyed, 1_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Snapshot {

@@ -30,10 +30,8 @@ use crate::summary::{BuildError, BuildErrorKind, Describe, Options, Summary};
 /// The write side of a summary that several workers fill.
 ///
 /// ```
-/// use flowgauge_core::batch::Batch;
-/// use flowgauge_core::catalog;
 /// use flowgauge_core::key::{FlowKey, Key4};
-/// use flowgauge_core::summary::Options;
+/// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
 /// let mut table = catalog::build_concurrent::<Key4>("linear-table", &Options::new(1 << 20, 1))?;
 /// std::thread::scope(|scope| {
