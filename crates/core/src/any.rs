@@ -28,6 +28,17 @@ pub(crate) trait Width: FlowKey {
 macro_rules! widths {
     ($($name:ident: $key:ty),*) => {
         /// A batch of keys of any width.
+        ///
+        /// ```
+        /// use flowgauge_core::any::AnyBatch;
+        /// use flowgauge_core::key::{FlowKey, Key4};
+        ///
+        /// let mut batch = AnyBatch::new(4);
+        /// if let AnyBatch::Four(batch) = &mut batch {
+        ///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+        /// }
+        /// assert_eq!(batch.as_mut().size().bytes, 1500);
+        /// ```
         pub enum AnyBatch {
             $(#[doc = concat!("Keys of type `", stringify!($key), "`.")] $name(Batch<$key>),)*
         }

@@ -21,6 +21,13 @@ pub struct Size {
 }
 
 /// The unit of a size: packets or bytes.
+///
+/// ```
+/// use flowgauge_core::terms::{Measure, Size};
+///
+/// assert_eq!(Size::of(Measure::Bytes, 1500), Size { packets: 0, bytes: 1500 });
+/// assert_eq!(Measure::Bytes.name(), "bytes");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Packets.
@@ -110,6 +117,18 @@ impl Threshold {
 }
 
 /// The prefixes that a hierarchy of addresses consists of.
+///
+/// ```
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::Key8;
+/// use flowgauge_core::summary::Options;
+/// use flowgauge_core::terms::Hierarchy;
+///
+/// let options = Options { hierarchy: Hierarchy::Pair, ..Options::new(1 << 20, 1) };
+/// let summary = catalog::build::<Key8>("rhhh", &options)?;
+/// assert_eq!(summary.answers().prefixes().unwrap().hierarchy(), Hierarchy::Pair);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
     /// Prefixes of whole bytes: 5 levels for IPv4, 17 for IPv6.
@@ -127,6 +146,12 @@ impl Hierarchy {
 }
 
 /// The part of a peer that must differ for it to count as distinct.
+///
+/// ```
+/// use flowgauge_core::terms::SpreadOf;
+///
+/// assert_eq!(SpreadOf::Endpoint.name(), "endpoint");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpreadOf {
     /// Address.

@@ -187,6 +187,15 @@ pub enum EpochLength {
 }
 
 /// Which of several workers measures a packet.
+///
+/// ```
+/// use flowgauge_engine::{Config, Dispatch, Plan};
+///
+/// let (workers, dispatch) = (2, Some(Dispatch::Queue));
+/// let config = Config { workers, dispatch, memory_bytes: 4 << 20, ..Config::default() };
+/// assert_eq!(Plan::new(config)?.explain().dispatch, Dispatch::Queue);
+/// # Ok::<(), flowgauge_engine::EngineError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
     /// The digest of its key selects the worker, so all packets of a flow go to one worker.
@@ -209,6 +218,13 @@ impl Dispatch {
 }
 
 /// What happens to packets when a worker's ring is full.
+///
+/// ```
+/// use flowgauge_engine::{Config, Overrun, Pace};
+///
+/// let live = Config { pace: Pace::Live, overrun: Overrun::Drop, ..Config::default() };
+/// assert_ne!(live.overrun, Config::default().overrun);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
     /// The source waits.

@@ -57,6 +57,16 @@ impl From<Prepared> for Plan {
 }
 
 /// What `explain` prints about a measurement.
+///
+/// ```
+/// use flowgauge_engine::{Config, Plan};
+///
+/// let explanation = Plan::new(Config { memory_bytes: 4 << 20, ..Config::default() })?.explain();
+/// // IPv4 and IPv6 have a lane each, within the memory.
+/// let bytes: usize = explanation.lanes.iter().map(|lane| lane.memory_bytes).sum();
+/// assert!(explanation.lanes.len() == 2 && bytes <= 4 << 20);
+/// # Ok::<(), flowgauge_engine::EngineError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, each independent of the others")]
 pub struct Explanation {

@@ -30,6 +30,14 @@ pub struct Burst<'a> {
 
 /// How packets were sampled before the source got them. The source lends out each sampled packet as
 /// many times as the number of packets it represents.
+///
+/// ```
+/// use flowgauge_engine::source::Thinned;
+///
+/// let one = Thinned { one_in: 100, longest: 1500 };
+/// let other = Thinned { one_in: 1000, longest: 64 };
+/// assert_eq!(one.and(other).one_in, 1000);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thinned {
     /// Most packets represented by one sampled packet.
@@ -239,6 +247,16 @@ pub struct Ahead {
 }
 
 /// Packets that a source passed over.
+///
+/// ```
+/// use flowgauge_engine::source::{Ahead, Skipped};
+///
+/// let ahead = Ahead { packets: 10, from_ns: 0, until_ns: 100 };
+/// let mut skipped = Skipped::none(&ahead);
+/// assert!(skipped.take(&ahead, 60, 50));
+/// assert!(!skipped.take(&ahead, 60, 101), "the packet is too late");
+/// assert_eq!((skipped.packets, skipped.bytes), (1, 60));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// Number of packets passed over.

@@ -44,6 +44,13 @@ pub const LONGEST_EXPRESSION: usize = 256 * 1024;
 const EXCERPT: usize = 60;
 
 /// Why a filter cannot be used.
+///
+/// ```
+/// use flowgauge_filter::{Filter, FilterError};
+///
+/// let error = Filter::new("tcp port").unwrap_err();
+/// assert!(matches!(error, FilterError::Expression { position: 8, .. }), "{error:?}");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The expression is wrong for every link type.

@@ -7,6 +7,15 @@ use crate::scalar;
 use crate::seed::Seed;
 
 /// The words that store a key: `u32`, `u64`, `[u64; 2]` or `[u64; 5]`.
+///
+/// ```
+/// use flowgauge_kernel::{Digester, Isa, Seed, Words};
+///
+/// let digester = Digester::new(Seed::number(1), Isa::scalar());
+/// let key = [1_u64, 2];
+/// assert_eq!(<[u64; 2]>::SHORTEST, 13);
+/// assert_eq!(digester.digest(&key, 16), key.digest(digester.seed().secret(), 16));
+/// ```
 pub trait Words: Pod + Zeroable + Eq + Send + Sync + 'static {
     /// Canonical bytes of the shortest key stored in these words.
     const SHORTEST: usize;

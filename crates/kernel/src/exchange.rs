@@ -6,6 +6,13 @@ use std::collections::VecDeque;
 use crate::ring::{Consumer, Gone, Producer, ring};
 
 /// The side of an [`exchange`] that uses one set after another.
+///
+/// ```
+/// let (mut user, mut keeper) = flowgauge_kernel::exchange(vec![0, 10]);
+/// *user.current().unwrap() += 1;
+/// assert!(user.try_hand_over().unwrap());
+/// assert_eq!((keeper.take().unwrap(), *user.current().unwrap()), (1, 10));
+/// ```
 pub struct User<S> {
     /// The set in use; `None` after a handover without a spare.
     current: Option<S>,

@@ -11,6 +11,13 @@ use crate::isa::Level;
 
 /// The five-tuple of a packet, in network order. `N` is the size of both addresses: 8 bytes for
 /// IPv4, 32 for IPv6.
+///
+/// ```
+/// use flowgauge_kernel::Tuple;
+///
+/// let tuple = Tuple::new([10, 0, 0, 1, 10, 0, 0, 2], [0x30, 0x39, 0, 53], 17);
+/// assert_eq!((tuple.ports(), tuple.protocol()), ([0x30, 0x39, 0, 53], 17));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Tuple<const N: usize> {
@@ -88,6 +95,21 @@ pub trait ReadHeaders: Copy {
 }
 
 /// A loop that reads headers. `run` must be `#[inline(always)]`; otherwise each frame costs a call.
+///
+/// ```
+/// use flowgauge_kernel::{Isa, ReadHeaders, WithHeaders};
+///
+/// /// Counts the frames with common IPv4 headers.
+/// struct Count<'a>(&'a [[u8; 60]]);
+/// impl WithHeaders for Count<'_> {
+///     type Output = usize;
+///     #[inline(always)]
+///     fn run<H: ReadHeaders>(self, headers: H) -> usize {
+///         self.0.iter().filter(|frame| headers.v4(&frame[..]).is_some()).count()
+///     }
+/// }
+/// assert_eq!(Isa::best().with_headers(Count(&[[0; 60]])), 0);
+/// ```
 pub trait WithHeaders {
     /// What the loop returns.
     type Output;

@@ -57,6 +57,14 @@ impl<T: Zeroable> Zeroed<T> {
 }
 
 /// Zeroed memory without a type yet: the reservation that all tables share.
+///
+/// ```
+/// use flowgauge_kernel::{Blank, Zeroed};
+///
+/// let counters: Zeroed<u32> = Zeroed::of(Blank::new(8)?, 2);
+/// assert_eq!(counters[..], [0, 0]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Blank(MmapMut);
 
 impl Blank {

@@ -84,6 +84,13 @@ struct Shared<T> {
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 /// The end of a [`ring`] that fills slots.
+///
+/// ```
+/// let (mut producer, mut consumer) = flowgauge_kernel::ring(1, || 0);
+/// assert!(producer.try_push(|slot| *slot = 7));
+/// assert!(!producer.try_push(|slot| *slot = 8), "the ring is full");
+/// assert_eq!(consumer.try_pop(|slot| *slot), Some(7));
+/// ```
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
     put: usize,
@@ -92,6 +99,13 @@ pub struct Producer<T> {
 }
 
 /// The end of a [`ring`] that empties slots.
+///
+/// ```
+/// let (producer, mut consumer) = flowgauge_kernel::ring(1, || 0);
+/// assert_eq!(consumer.try_pop(|slot| *slot), None);
+/// drop(producer);
+/// assert!(consumer.pop(|slot| *slot).is_err(), "no value will come");
+/// ```
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
     taken: usize,

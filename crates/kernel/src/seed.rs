@@ -112,6 +112,13 @@ impl From<u64> for Seed {
 }
 
 /// The public identity of a seed. Equal seeds have equal identities; an identity reveals no secret.
+///
+/// ```
+/// use flowgauge_kernel::{Seed, SeedId};
+///
+/// assert_eq!(Seed::number(7).id(), SeedId::Number(7));
+/// assert!(matches!(Seed::random([9; 32]).id(), SeedId::Random(_)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedId {
     /// The number itself, which is not secret.

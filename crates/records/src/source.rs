@@ -26,6 +26,14 @@ const BUFFER: usize = 8 << 20;
 const DATAGRAM: usize = 1 << 16;
 
 /// The accounts of exporters, at most a second old, for other threads to read.
+///
+/// ```
+/// use flowgauge_records::Records;
+///
+/// let records = Records::bind("127.0.0.1:0".parse()?, None, |_| {}, &Default::default())?;
+/// assert!(records.accounts().get().is_empty(), "no exporter has sent a datagram");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Accounts(Arc<Mutex<BTreeMap<IpAddr, Account>>>);
 

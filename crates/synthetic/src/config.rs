@@ -6,6 +6,17 @@ use super::plant::{Plant, PlantError, Volume};
 use super::schedule::Schedule;
 
 /// The order in which flows send their packets.
+///
+/// ```
+/// use flowgauge_synthetic::{Config, Profile, Traffic, Truth};
+///
+/// let profile = Profile::Zipf { flows: 10, skew: 1.0 };
+/// let traffic = Traffic::new(Config { profile, packets: 1_000, ..Config::default() })?;
+/// let mut truth = Truth::new(&traffic);
+/// traffic.for_each(|packet| truth.record(&packet));
+/// assert_eq!(truth.flows().len(), 10);
+/// # Ok::<(), flowgauge_synthetic::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Profile {
     /// Every packet belongs to the flow of rank r = 1, 2, … with probability ∝ r⁻ˢ, independently.

@@ -9,6 +9,15 @@ use super::flows::{TCP, UDP, five_tuple};
 use super::packet::{ACK, SYN};
 
 /// The kind of a planted event.
+///
+/// ```
+/// use flowgauge_synthetic::{Plant, PlantKind, Volume};
+///
+/// let plant: Plant = "flood:sources=50,packets=500".parse()?;
+/// assert_eq!((plant.kind, plant.flows), (PlantKind::Flood, 50));
+/// assert_eq!(plant.volume, Volume::Packets(500));
+/// # Ok::<(), flowgauge_synthetic::PlantError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantKind {
     /// One source sends to many distinct destinations (address and port).

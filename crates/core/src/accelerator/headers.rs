@@ -74,6 +74,18 @@ pub(super) fn setting() -> (&'static str, Setting) {
 }
 
 /// The sampling rate before headers.
+///
+/// ```
+/// use flowgauge_core::catalog::build_accelerated;
+/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::summary::{Options, Parameters};
+///
+/// let parameters = Parameters::new([("sample", "100"), ("before", "headers")]);
+/// let chain = [("uniform".to_owned(), parameters)];
+/// let summary = build_accelerated::<Key4>(&chain, "count-min", &Options::new(1 << 20, 1))?;
+/// assert!(summary.header_rate().unwrap().delta() < 0.5);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeaderRate {
     pub(super) chance: Chance,

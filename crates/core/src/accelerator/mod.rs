@@ -18,6 +18,17 @@ pub use nitro::NitroSketch;
 pub use sampler::{Skipper, Uniform};
 
 /// An accelerator type in the catalog.
+///
+/// ```
+/// use flowgauge_core::accelerator::{Accelerate, Skipper};
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::summary::Parameters;
+///
+/// // A weighted sample of the packets preserves sizes, but not the number of flows.
+/// let fits = |name| Skipper::fits(&Parameters::default(), &catalog::info(name).unwrap().laws);
+/// assert!(fits("count-min").is_ok());
+/// assert!(fits("hyperloglog").is_err());
+/// ```
 pub trait Accelerate {
     /// Name, paper and parameters.
     const INFO: AcceleratorInfo;

@@ -7,6 +7,15 @@ use std::str::FromStr;
 use super::{Field, KeyKind};
 
 /// The fields of a key by name; fields that the key lacks are `None`.
+///
+/// ```
+/// use flowgauge_core::key::KeySpec;
+///
+/// let spec: KeySpec = "source+destination-port".parse()?;
+/// let fields = spec.fields(&[10, 0, 0, 1, 0, 0, 1, 187]);
+/// assert_eq!((fields.destination_port, fields.protocol), (Some(443), None));
+/// # Ok::<(), flowgauge_core::key::KeyError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Source address or prefix.

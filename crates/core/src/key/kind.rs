@@ -3,6 +3,14 @@
 use std::fmt;
 
 /// A field of a packet that can be part of a key.
+///
+/// ```
+/// use flowgauge_core::key::{Field, KeyKind};
+///
+/// assert_eq!(Field::SourcePort.name(), "source-port");
+/// assert!(KeyKind::FIVE_TUPLE.has(Field::SourcePort));
+/// assert!(Field::Source.is_address());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// Source address.

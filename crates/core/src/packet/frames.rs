@@ -5,6 +5,13 @@ use std::ops::Range;
 use super::LinkType;
 
 /// A captured frame with its length on the wire, link type and time.
+///
+/// ```
+/// use flowgauge_core::packet::{Frame, Headers, LinkType, parse};
+///
+/// let frame = Frame { bytes: &[0x45; 20], wire: 60, link: LinkType::IPV4, time_ns: 0 };
+/// assert!(matches!(parse(frame.link, frame.bytes), Headers::V4(_)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The captured bytes; nothing reads beyond them.
@@ -19,6 +26,14 @@ pub struct Frame<'a> {
 
 /// Frames in the order of their arrival, in columns of equal length, so that lengths and times are
 /// copied in whole vectors.
+///
+/// ```
+/// use flowgauge_core::packet::{Frames, LinkType};
+///
+/// let bytes: [&[u8]; 2] = [&[0x45; 20], &[0x45; 40]];
+/// let frames = Frames::new(&bytes, &[60, 80], &[LinkType::IPV4; 2], &[0, 1]);
+/// assert_eq!((frames.len(), frames.at(1).wire), (2, 80));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frames<'a> {
     bytes: &'a [&'a [u8]],

@@ -51,6 +51,15 @@ pub enum Headers {
 }
 
 /// The five-tuple fields of an IP packet. `N` is the number of bytes of both addresses together.
+///
+/// ```
+/// use flowgauge_core::packet::{Ip, Ports};
+///
+/// let (addresses, ports) = ([10, 0, 0, 1, 10, 0, 0, 2], Ports::Found(50_000 << 16 | 443));
+/// let back = Ip { addresses, protocol: 6, ports }.reversed();
+/// assert_eq!(back.addresses, [10, 0, 0, 2, 10, 0, 0, 1]);
+/// assert_eq!(back.ports, Ports::Found(443 << 16 | 50_000));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip<const N: usize> {
     /// Source address, then destination address, in network order.
@@ -88,6 +97,14 @@ pub enum Ports {
 }
 
 /// Why a sound frame has no key.
+///
+/// ```
+/// use flowgauge_core::packet::{Headers, LinkType, NoKey, parse};
+///
+/// let mut frame = [0; 60];
+/// frame[12..14].copy_from_slice(&[0x08, 0x06]);
+/// assert_eq!(parse(LinkType::ETHERNET, &frame), Headers::NoKey(NoKey::Arp));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NoKey {
     /// A link type that the parser does not read.

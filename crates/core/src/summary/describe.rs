@@ -6,6 +6,20 @@ use crate::key::FlowKey;
 use crate::terms::Measure;
 
 /// An algorithm, as the catalog lists and builds it.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Describe, Options, sketch::CountMin};
+///
+/// let mut sketch = CountMin::build::<Key4>(&Options::new(1 << 20, 1).for_keys(4))?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// sketch.ingest(&mut batch);
+/// let size = sketch.answers().size().unwrap().estimate(&[10, 0, 0, 1]);
+/// assert!(size.packets.unwrap().value >= 1.0);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Describe {
     /// Name, paper, parameters and laws.
     const INFO: Info;
@@ -70,6 +84,16 @@ pub struct Parameter {
 }
 
 /// The properties of a summary that accelerators, workers and readers rely on.
+///
+/// ```
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::summary::Parameters;
+///
+/// let laws = catalog::laws("linear-table", &Parameters::new([("state", "distinct")]))?;
+/// assert!(laws.flows);
+/// assert!(!laws.aggregatable, "a sum of packets has lost their peers");
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 #[expect(clippy::struct_excessive_bools, reason = "each is a law of its own")]
 #[derive(Clone, Copy, Debug)]
 pub struct Laws {
@@ -107,6 +131,14 @@ impl Laws {
 }
 
 /// How a merged summary relates to one summary of all packets.
+///
+/// ```
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::summary::Merge;
+///
+/// assert_eq!(catalog::info("count-min").unwrap().laws.merge, Merge::Equal);
+/// assert_eq!(catalog::info("space-saving").unwrap().laws.merge, Merge::WithinBounds);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// It gives the same sizes, unless one of the parts was full. Keys that exceed a fixed weight
@@ -121,6 +153,14 @@ pub enum Merge {
 
 /// What an algorithm answers with certain parameters. The catalog thus knows it without building
 /// one.
+///
+/// ```
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::summary::{Ability, Parameters};
+///
+/// let form = catalog::info("linear-table").unwrap().form(&Parameters::new([("state", "ewma")]));
+/// assert!(form.answers.contains(&Ability::Forecasts));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     /// The parameters of this form, with their values; none for the default.
@@ -165,6 +205,14 @@ pub enum Ability {
 }
 
 /// The measures in which a summary counts.
+///
+/// ```
+/// use flowgauge_core::summary::Counted;
+/// use flowgauge_core::terms::Measure::{Bytes, Packets};
+///
+/// assert!(Counted::Both.has(Bytes, Packets));
+/// assert!(!Counted::Asked.has(Bytes, Packets), "it counts only packets");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Packets only.

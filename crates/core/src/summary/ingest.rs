@@ -12,6 +12,21 @@ use crate::key::FlowKey;
 use crate::terms::{Measure, Threshold};
 
 /// Takes batches of packets: a summary counts them, an accelerator passes on fewer.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::{Ingest, Options};
+///
+/// let mut summary = catalog::build::<Key4>("space-saving", &Options::new(1 << 20, 1))?;
+/// let mut batch = Batch::new();
+/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// summary.ingest(&mut batch);
+/// let size = summary.answers().size().unwrap().estimate(&[10, 0, 0, 1]);
+/// assert_eq!(size.packets.unwrap().value, 1.0);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 pub trait Ingest<K: FlowKey>: Send {
     /// Takes a batch, and digests it if that was not done before.
     fn ingest(&mut self, batch: &mut Batch<K>);
@@ -193,6 +208,16 @@ impl LevelSample {
 }
 
 /// Why two summaries cannot be merged.
+///
+/// ```
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::summary::Options;
+///
+/// let mut one = catalog::build::<Key4>("count-min", &Options::new(1 << 20, 1)).unwrap();
+/// let other = catalog::build::<Key4>("count-min", &Options::new(1 << 20, 2)).unwrap();
+/// assert!(one.merge(&*other).unwrap_err().to_string().contains("seeds differ"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("summaries cannot be merged: {0}")]
 pub struct Incompatible(pub &'static str);

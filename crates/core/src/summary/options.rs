@@ -188,6 +188,17 @@ impl Memory {
 }
 
 /// The effective value of a parameter.
+///
+/// ```
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::summary::{Options, Setting};
+///
+/// let options = Options::new(1 << 20, 1).with([("epsilon", 0.01)]);
+/// let summary = catalog::build::<Key4>("space-saving", &options)?;
+/// assert_eq!(summary.parameters(), [("counters", Setting::Integer(100))]);
+/// # Ok::<(), flowgauge_core::summary::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Setting {
     /// A size or a count.

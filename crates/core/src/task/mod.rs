@@ -138,6 +138,13 @@ fn all_hold(parts: &[Estimate]) -> Estimate {
 }
 
 /// One end of a flow.
+///
+/// ```
+/// use flowgauge_core::key::Field;
+/// use flowgauge_core::task::Side;
+///
+/// assert_eq!(Side::Source.address(), Field::Source);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The source.
@@ -241,6 +248,18 @@ pub trait Task: Send {
 }
 
 /// Why a task has no answer, and the remedy.
+///
+/// ```
+/// use flowgauge_core::key::{Key4, KeyKind};
+/// use flowgauge_core::task::{Lane, TaskOptions, find};
+/// use flowgauge_core::{catalog, summary::Options, terms::Measure};
+///
+/// let sketch = catalog::build::<Key4>("count-min", &Options::new(1 << 20, 1)).unwrap();
+/// let lane = Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers: sketch.answers() };
+/// let task = find("cardinality").unwrap().build(&TaskOptions::new(1.into())).unwrap();
+/// let refusal = task.check(Measure::Packets, &[lane]).unwrap_err();
+/// assert!(refusal.to_string().contains("--algorithm"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unsupported(pub String);
@@ -385,6 +404,13 @@ impl Report {
 }
 
 /// How the flows of a list of sizes were selected.
+///
+/// ```
+/// use flowgauge_core::task::Selection;
+///
+/// assert_eq!(Selection::Over(50.0).threshold(), Some(50.0));
+/// assert_eq!(Selection::Largest.threshold(), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Selection {
     /// The largest flows.
@@ -406,6 +432,24 @@ impl Selection {
 }
 
 /// An address with the traffic of its flows, listed by `top-sources` and `top-destinations`.
+///
+/// ```
+/// use flowgauge_core::{batch::Batch, catalog, key::{FlowKey, Key8, KeyKind}, summary::Options};
+/// use flowgauge_core::task::{EpochContext, Lane, Lists, Report, TaskOptions, find};
+/// use flowgauge_core::terms::{Measure, Threshold};
+///
+/// let mut table = catalog::build::<Key8>("linear-table", &Options::new(1 << 20, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// batch.fill(&[1, 2].map(|end| Key8::from_canonical(&[10, 0, 0, 1, 10, 0, 1, end]).unwrap()), 60);
+/// table.ingest(&mut batch);
+/// let lane = Lane { key: KeyKind::PAIR.into(), key_bytes: 8, answers: table.answers() };
+/// let (by, threshold, lists) = (Measure::Packets, Threshold::Share(0.5), Lists::unlimited(10));
+/// let epoch = EpochContext { by, keyed: batch.size(), threshold, lists, timeline: None };
+/// let mut task = find("top-sources").unwrap().build(&TaskOptions::new(1.into())).unwrap();
+/// let mut scratch = vec![0; task.scratch_bytes(2).div_ceil(8)];
+/// let report = task.run(&epoch, &[lane], &mut scratch);
+/// assert!(matches!(report, Ok(Report::Addresses { items, .. }) if items[0].flows == 2));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AddressItem {
     /// Canonical bytes of the address.

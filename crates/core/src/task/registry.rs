@@ -86,6 +86,16 @@ impl TaskEntry {
 }
 
 /// The options of all tasks, fixed at start.
+///
+/// ```
+/// use flowgauge_core::task::{TaskOptions, find};
+/// use flowgauge_core::terms::SpreadOf;
+///
+/// let defaults = TaskOptions::new(1.into());
+/// let options = TaskOptions { spread: 1000, spread_of: SpreadOf::Port, ..defaults };
+/// assert_eq!(find("superspreaders").unwrap().build(&options)?.name(), "superspreaders");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TaskOptions {
     /// Threshold of superspreaders and victims: they have more distinct peers than this.

@@ -21,6 +21,20 @@ pub struct Sample {
 }
 
 /// A packet of the sample.
+///
+/// ```
+/// use flowgauge_core::key::KeyKind;
+/// use flowgauge_core::packet::{Frame, FrameColumns, LinkType, Tunnels};
+/// use flowgauge_core::timeline::Timeline;
+///
+/// let frame = Frame { bytes: &[0x45; 20], wire: 60, link: LinkType::IPV4, time_ns: 7 };
+/// let frames: FrameColumns<'_> = [frame].into_iter().collect();
+/// let mut timeline = Timeline::new(KeyKind::FIVE_TUPLE.into(), Tunnels::Outer, 1);
+/// timeline.add(frames.frames());
+/// let packet = timeline.sample().packets()[0];
+/// assert_eq!((packet.time_ns, packet.wire), (7, 60));
+/// assert_eq!(packet.key().unwrap().len(), 13);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SampledPacket {
     /// Nanoseconds since the UNIX epoch.

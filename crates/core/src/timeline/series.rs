@@ -30,6 +30,16 @@ pub struct Series {
 }
 
 /// An interval of time and its traffic.
+///
+/// ```
+/// use flowgauge_core::terms::Size;
+/// use flowgauge_core::timeline::{Bin, Series};
+///
+/// let mut series = Series::default();
+/// series.add(&[0, 1], &[60, 1500]);
+/// let bin = Bin { start_ns: 0, size: Size { packets: 2, bytes: 1560 } };
+/// assert_eq!(series.bins().collect::<Vec<_>>(), [bin]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
     /// The start in nanoseconds since the UNIX epoch.

@@ -22,6 +22,20 @@ use crate::swaps::Swaps;
 const WORTH: u64 = 16;
 
 /// The result of a run, beside its reports.
+///
+/// ```
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::sink::{Json, Written};
+/// use flowgauge_engine::{Config, Plan, run};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../capture/tests/data/tcpdump");
+/// let mut captures = Captures::open([format!("{folder}/isup.pcap")]);
+/// let plan = Plan::new(Config { memory_bytes: 4 << 20, ..Config::default() })?;
+/// let outcome = run(plan, &mut captures, &mut Written::new(Json, Vec::new()), &mut |_| {})?;
+/// assert!(outcome.problems.is_empty());
+/// assert!(outcome.total.account.keyed > 0);
+/// # Ok::<(), flowgauge_engine::EngineError>(())
+/// ```
 #[derive(Debug)]
 pub struct Outcome {
     /// The problems of the inputs, in the order of reading.
