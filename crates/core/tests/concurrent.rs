@@ -191,7 +191,7 @@ fn what_cannot_be_concurrent_is_refused() {
         ("count-min", ("a", "b"), "unknown parameter 'a' of count-min; available: rows"),
         ("count-min", ("candidates", "16"), "'candidates=16' is not supported"),
         ("count-array", ("state", "ewma"), "'state=ewma' is not one of counter"),
-        ("linear-table", ("state", "padded"), "'state=padded' is not one of counter"),
+        ("linear-table", ("state", "detail"), "'state=detail' is not one of counter"),
     ];
     for (name, parameter, line) in refused {
         let error = refusal(name, &[parameter]).to_string();

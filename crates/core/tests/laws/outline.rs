@@ -57,8 +57,8 @@ fn stacks() -> Vec<Before> {
 fn parameters(info: &Info) -> Vec<Parameters> {
     let mut all: Vec<Parameters> =
         info.forms.iter().map(|form| Parameters::new(form.parameters.iter().copied())).collect();
-    if info.parameters.iter().any(|parameter| parameter.name == "padding") {
-        all.push(Parameters::new([("state", "padded"), ("padding", "28")]));
+    if info.parameters.iter().any(|parameter| parameter.name == "layout") {
+        all.push(Parameters::new([("state", "ewma"), ("layout", "inline")]));
     }
     all
 }

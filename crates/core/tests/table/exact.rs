@@ -1,5 +1,6 @@
 //! Every flow has its exact size, whatever the state.
 
+use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::{BuildErrorKind, Estimate};
@@ -11,14 +12,7 @@ use super::{
 };
 
 /// Each state, as parameters.
-const STATES: [&[(&str, &str)]; 6] = [
-    &[],
-    &[("state", "padded")],
-    &[("state", "padded"), ("padding", "28")],
-    &[("state", "padded"), ("padding", "60")],
-    &[("state", "distinct")],
-    &[("state", "ewma")],
-];
+const STATES: [&[(&str, &str)]; 3] = [&[], &[("state", "distinct")], &[("state", "ewma")]];
 
 fn is_exact<K: FlowKey>(name: &str, parameters: &[(&str, &str)], seed: u64) {
     let options = options(1 << 20, seed, parameters);
@@ -55,7 +49,6 @@ fn is_exact<K: FlowKey>(name: &str, parameters: &[(&str, &str)], seed: u64) {
 fn may_have<K: FlowKey>(parameters: &[(&str, &str)]) -> bool {
     match parameters.first() {
         Some((_, "distinct")) => matches!(K::BYTES, 4 | 16),
-        Some((_, "padded")) => K::BYTES == 8,
         _ => true,
     }
 }
@@ -99,7 +92,7 @@ fn shards_merge_to_the_whole() {
     shards_merge::<Key8>();
     for name in TABLES {
         let plain = build::<Key8>(name, &options(1 << 20, 3, &[]));
-        let mut other = build::<Key8>(name, &options(1 << 20, 3, &[("state", "padded")]));
+        let mut other = build::<Key8>(name, &options(1 << 20, 3, &[("state", "ewma")]));
         assert!(other.merge(&*plain).unwrap_err().to_string().contains("types differ"));
     }
 }
@@ -175,7 +168,6 @@ fn reserves<K: FlowKey>(state: &str, more: usize) {
 fn memory_is_reserved_by_the_formula() {
     reserves::<Key16>("counter", 0);
     reserves::<Key16>("ewma", 16);
-    reserves::<Key8>("padded", 12);
 }
 
 #[test]
@@ -186,15 +178,16 @@ fn what_cannot_be_built_says_why() {
     };
     for name in TABLES {
         assert!(refuse(name, &[("state", "distinct")]).contains("use --key source"));
-        assert!(refuse(name, &[("state", "heap")]).contains("one of counter, padded"));
-        assert!(refuse(name, &[("padding", "12")]).contains("without state=padded"));
-        assert!(refuse(name, &[("state", "padded"), ("padding", "13")]).contains("12, 28, 60"));
+        assert!(refuse(name, &[("state", "heap")]).contains("one of counter, distinct"));
+        let padded = options(1 << 20, 1, &[("padding", "12")]);
+        let refused = catalog::build::<Key8>(info(name).name, &padded).err().unwrap().to_string();
+        assert!(refused.contains("unknown parameter 'padding'"), "{refused}");
         assert!(refuse(name, &[("buckets", "1000")]).contains("power of two"));
     }
     let refused = refuse("linear-table", &[("layout", "outline")]);
     assert!(refused.contains("one of records, inline"), "{refused}");
-    let five = options(1 << 20, 1, &[("state", "padded")]).for_keys(13);
+    let five = options(1 << 20, 1, &[("state", "distinct")]).for_keys(13);
     let refusal = try_build::<Key16>("linear-table", &five).err().unwrap().to_string();
-    assert!(refusal.contains("use --key pair"), "{refusal}");
+    assert!(refusal.contains("use --key source"), "{refusal}");
     assert!(refuse("cuckoo-4", &[("buckets", "4294967296")]).contains("from 2 to 1073741824"));
 }

@@ -105,9 +105,21 @@ impl Structure {
         &self,
         setting: &Setting,
     ) -> Result<Box<dyn Summary<K>>, Failure> {
-        let options = self.options::<K>(setting)?;
-        let built = catalog::build_accelerated::<K>(&self.accelerators, self.algorithm, &options);
-        built.map_err(|error| self.failed(error))
+        self.build_by(setting, |options| {
+            catalog::build_accelerated::<K>(&self.accelerators, self.algorithm, options)
+        })
+    }
+
+    /// Builds the summary by another function than the catalog's.
+    ///
+    /// # Errors
+    /// When that function fails.
+    pub(crate) fn build_by<K: FlowKey>(
+        &self,
+        setting: &Setting,
+        build: impl FnOnce(&Options) -> Result<Box<dyn Summary<K>>, BuildError>,
+    ) -> Result<Box<dyn Summary<K>>, Failure> {
+        build(&self.options::<K>(setting)?).map_err(|error| self.failed(error))
     }
 
     /// Builds a concurrent summary, which several workers fill at once.

@@ -1,8 +1,9 @@
 //! The state that a table or an array keeps for each key.
 //!
 //! Every state counts packets and bytes ([`Count`]). [`Distinct`] also counts distinct elements,
-//! [`Ewma`] forecasts, [`Detailed`] records when and how a flow was seen, and [`Padded`] only takes
-//! more bytes. Tables and arrays are generic over the state, so they pay only for what they keep.
+//! [`Ewma`] forecasts, [`Detailed`] records when and how a flow was seen, and [`Loaded`] has a
+//! payload that a program defines. Tables and arrays are generic over the state, so they pay only
+//! for what they keep.
 
 mod detailed;
 mod distinct;
@@ -14,8 +15,8 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
 use crate::summary::{
-    BuildError, BuildErrorKind, Counted, Counter, Form, Laws, Options, Parameter, Parameters, Seen,
-    Setting,
+    BuildError, BuildErrorKind, Counted, Counter, Form, Info, Laws, Options, Parameter, Parameters,
+    Seen, Setting,
 };
 use crate::terms::{Measure, Size};
 
@@ -27,8 +28,6 @@ pub(crate) use ewma::{Ewma, Past};
 pub(crate) trait State: Copy + Zeroable + Send + 'static {
     /// The value of the parameter `state`.
     const NAME: &'static str;
-    /// The value of the parameter `padding`.
-    const PADDING: Option<&'static str> = None;
     /// Whether it reads the elements of packets: the peers of addresses.
     const ELEMENTS: bool = false;
     /// Whether it reads the times of packets, and their details as elements.
@@ -158,47 +157,37 @@ impl State for Count {
     }
 }
 
-/// A counter with `4 × WORDS` bytes of padding, for the experiment on the size of entries (Simple,
-/// §4.1).
+/// More state that a program keeps for each flow of an exact table, to measure what larger entries
+/// cost (Simple, §4.1). The answers and the stored form of the table do not contain it.
 ///
-/// The paper fills the padding with the first bytes of the latest packet. Here each packet fills it
-/// with the number of packets: the same stores, but independent of the order of packets. It carries
-/// no information, so it is not in the stored form.
+/// [`LinearTable::with_payload`](crate::summary::table::LinearTable::with_payload) has an example.
+pub trait Payload: Copy + Zeroable + Send + 'static {
+    /// Updates the payload of a flow whose size has changed to `size`.
+    fn update(&mut self, size: Size);
+}
+
+/// A counter with a payload.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
-pub(crate) struct Padded<const WORDS: usize> {
+pub(crate) struct Loaded<P> {
     count: Count,
-    padding: [u32; WORDS],
+    payload: P,
 }
 
-impl<const WORDS: usize> Padded<WORDS> {
-    #[inline(always)]
-    fn of(count: Count) -> Self {
-        Self { count, padding: [count.packets(); WORDS] }
-    }
-}
-
-impl<const WORDS: usize> State for Padded<WORDS> {
-    const NAME: &'static str = "padded";
-    const PADDING: Option<&'static str> = match WORDS {
-        3 => Some("12"),
-        7 => Some("28"),
-        15 => Some("60"),
-        _ => panic!("no parameter says so"),
-    };
+impl<P: Payload> State for Loaded<P> {
+    const NAME: &'static str = Count::NAME;
     const STORED_BYTES: usize = Count::STORED_BYTES;
 
     #[inline(always)]
     fn add(&mut self, packets: u32, bytes: u64, element: u64) -> Size {
-        let mut count = self.count;
-        let excess = count.add(packets, bytes, element);
-        *self = Self::of(count);
+        let excess = self.count.add(packets, bytes, element);
+        self.payload.update(self.count.size());
         excess
     }
 
     fn merge(&mut self, other: &Self) -> Size {
         let excess = self.count.merge(&other.count);
-        *self = Self::of(self.count);
+        self.payload.update(self.count.size());
         excess
     }
 
@@ -212,7 +201,9 @@ impl<const WORDS: usize> State for Padded<WORDS> {
     }
 
     fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self::of(Count::load(from)?))
+        let mut loaded = Self { count: Count::load(from)?, payload: P::zeroed() };
+        loaded.payload.update(loaded.count.size());
+        Ok(loaded)
     }
 }
 
@@ -225,14 +216,9 @@ pub(crate) const ARRAY_STATE: Parameter = Parameter {
 /// The parameter `state` of tables.
 pub(crate) const STATE: Parameter = Parameter {
     name: "state",
-    help: "state of each key: counter, padded, distinct (a Bloom filter of 1024 bits that counts \
-           the address's peers), ewma (a forecast), or detail (first and last packet, TCP flags, \
+    help: "state of each key: counter, distinct (a Bloom filter of 1024 bits that counts the \
+           address's peers), ewma (a forecast), or detail (first and last packet, TCP flags, \
            packets that came back) (default: counter)",
-};
-/// The parameter `padding` of tables.
-pub(crate) const PADDING: Parameter = Parameter {
-    name: "padding",
-    help: "bytes that state=padded adds to a counter: 12, 28 or 60 (default: 12)",
 };
 
 /// What a table answers, depending on its state.
@@ -247,9 +233,6 @@ pub(crate) const TABLE_FORMS: &[Form] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
-    Padded12,
-    Padded28,
-    Padded60,
     Distinct,
     Ewma,
     Detail,
@@ -257,7 +240,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The states of tables.
-    pub(crate) const OF_TABLES: [&str; 5] = ["counter", "padded", "distinct", "ewma", "detail"];
+    pub(crate) const OF_TABLES: [&str; 4] = ["counter", "distinct", "ewma", "detail"];
     /// The states of arrays.
     pub(crate) const OF_ARRAYS: [&str; 3] = ["counter", "distinct", "ewma"];
 
@@ -269,9 +252,6 @@ impl Kind {
     ) -> Result<(), BuildError> {
         let key_bytes = options.digester.key_bytes();
         let reason = match options.parameters.word("state", states)? {
-            "padded" if key_bytes != 8 => {
-                "state=padded is for the key pair of IPv4 addresses; use --key pair".to_owned()
-            }
             "distinct" if !matches!(key_bytes, 4 | 16) => {
                 "state=distinct counts the peers of an address; use --key source or destination"
                     .to_owned()
@@ -286,33 +266,30 @@ impl Kind {
         Err(BuildErrorKind::Unfit { algorithm, reason }.into())
     }
 
-    /// The state that the parameters `state` and `padding` ask for, one of `states`.
+    /// The state that the parameter `state` asks for, one of `states`.
     pub(crate) fn from_options(
         algorithm: &'static str,
         states: &[&'static str],
         options: &Options,
     ) -> Result<Self, BuildError> {
-        let parameters = &options.parameters;
-        let state = parameters.word("state", states)?;
-        let padding = parameters.word("padding", &["12", "28", "60"])?;
-        if let Some(value) = parameters.get("padding").filter(|_| state != "padded") {
-            return Err(BuildErrorKind::OutOfRange {
-                name: "padding",
-                value: value.to_owned(),
-                range: "supported without state=padded".to_owned(),
-            }
-            .into());
-        }
         Self::fits(algorithm, states, options)?;
-        Ok(match (state, padding) {
-            ("distinct", _) => Self::Distinct,
-            ("ewma", _) => Self::Ewma,
-            ("detail", _) => Self::Detail,
-            ("padded", "12") => Self::Padded12,
-            ("padded", "28") => Self::Padded28,
-            ("padded", _) => Self::Padded60,
+        Ok(match options.parameters.word("state", states)? {
+            "distinct" => Self::Distinct,
+            "ewma" => Self::Ewma,
+            "detail" => Self::Detail,
             _ => Self::Counter,
         })
+    }
+
+    /// The options for keys of type `K` of a table with a payload, whose state is a counter.
+    pub(crate) fn of_payload<K: FlowKey>(
+        info: &Info,
+        options: &Options,
+    ) -> Result<Options, BuildError> {
+        options.parameters.check(info.name, info.parameters)?;
+        let options = options.digesting::<K>();
+        Self::from_options(info.name, &Self::OF_TABLES[..1], &options)?;
+        Ok(options)
     }
 }
 
@@ -320,8 +297,6 @@ impl Kind {
 pub(crate) trait States: FlowKey {
     /// Whether a key can be a single address, whose peers are counted.
     const DISTINCT: bool = matches!(Self::BYTES, 4 | 16);
-    /// Whether experiments on the size of entries use such keys.
-    const PADDED: bool = Self::BYTES == 8;
 }
 
 impl<K: FlowKey> States for K {}
@@ -330,7 +305,7 @@ impl<K: FlowKey> States for K {}
 /// [`Kind::from_options`] has checked that keys of type `$key` can have it.
 macro_rules! with_state {
     ($key:ty, $kind:expr, $state:ident => $build:expr) => {{
-        use $crate::summary::state::{Count, Detailed, Distinct, Ewma, Padded, States};
+        use $crate::summary::state::{Count, Detailed, Distinct, Ewma, States};
         macro_rules! build {
             ($type:ty) => {{
                 type $state = $type;
@@ -342,10 +317,7 @@ macro_rules! with_state {
             Kind::Ewma => build!(Ewma),
             Kind::Detail => build!(Detailed),
             Kind::Distinct if const { <$key as States>::DISTINCT } => build!(Distinct),
-            Kind::Padded12 if const { <$key as States>::PADDED } => build!(Padded<3>),
-            Kind::Padded28 if const { <$key as States>::PADDED } => build!(Padded<7>),
-            Kind::Padded60 if const { <$key as States>::PADDED } => build!(Padded<15>),
-            _ => unreachable!("such keys have no such state"),
+            Kind::Distinct => unreachable!("such keys have no such state"),
         }
     }};
 }
@@ -361,7 +333,37 @@ pub(crate) fn laws(laws: Laws, parameters: &Parameters) -> Laws {
 
 /// The parameters that ask for the state `S`; none for the default.
 pub(crate) fn parameters<S: State>() -> impl Iterator<Item = (&'static str, Setting)> {
-    let state = (S::NAME != Count::NAME).then_some((STATE.name, Setting::Word(S::NAME)));
-    let padding = S::PADDING.map(|padding| (PADDING.name, Setting::Word(padding)));
-    state.into_iter().chain(padding)
+    (S::NAME != Count::NAME).then_some((STATE.name, Setting::Word(S::NAME))).into_iter()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::*;
+
+    /// The size that the payload saw last.
+    #[derive(Clone, Copy, Zeroable)]
+    struct Latest([u64; 2]);
+
+    impl Payload for Latest {
+        fn update(&mut self, size: Size) {
+            self.0 = [size.packets, size.bytes];
+        }
+    }
+
+    #[test]
+    fn a_payload_follows_the_size() {
+        let mut loaded = Loaded::<Latest>::zeroed();
+        assert_eq!(loaded.add(2, 3000, 0), Size::default());
+        assert_eq!(loaded.payload.0, [2, 3000]);
+        let other = loaded;
+        assert_eq!(loaded.merge(&other), Size::default());
+        assert_eq!(loaded.payload.0, [4, 6000]);
+        let mut out = Writer::default();
+        loaded.save(&mut out);
+        let bytes = out.into_bytes();
+        assert_eq!(bytes.len(), Loaded::<Latest>::STORED_BYTES);
+        let read = Loaded::<Latest>::load(&mut Reader::new(&bytes)).unwrap();
+        assert_eq!((read.size(), read.payload.0), (loaded.size(), [4, 6000]));
+    }
 }

@@ -10,10 +10,10 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::layout::Layout;
 use super::probing::{BUCKETS, Bucket, Probed};
-use super::{ExactTable, LAWS};
+use super::{ExactTable, LAWS, MOST_BUCKETS};
 use crate::key::FlowKey;
 use crate::summary::codec::StepBudget;
-use crate::summary::state::{self, Kind, State, with_state};
+use crate::summary::state::{self, Kind, Loaded, Payload, State, with_state};
 use crate::summary::{BuildError, Describe, Info, Laws, Memory, Options, Parameters, Summary};
 
 /// The exact table `indirect-table`: linear probing over keys, with states in a second array.
@@ -40,7 +40,7 @@ impl Describe for IndirectTable {
         name: "indirect-table",
         idea: "exact hash table, linear probing over keys, with states in a second array",
         paper: "Simple (SOSR 2018), section 4.2",
-        parameters: &[BUCKETS, state::STATE, state::PADDING],
+        parameters: &[BUCKETS, state::STATE],
         memory: "buckets x (key + 4, rounded up to 4 or 8) \
                  + 3/4 x buckets x (4 + state of 12 or more)",
         forms: state::TABLE_FORMS,
@@ -57,7 +57,21 @@ impl Describe for IndirectTable {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         with_state!(K, Kind::from_options(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
-            ExactTable::<K, S, Indirect<K, S>>::build(options, 1 << 32))
+            ExactTable::<K, S, Indirect<K, S>>::build(options, MOST_BUCKETS))
+    }
+}
+
+impl IndirectTable {
+    /// Builds a table with a payload beside the counter of each flow, as
+    /// [`LinearTable::with_payload`](super::LinearTable::with_payload) does.
+    ///
+    /// # Errors
+    /// When a parameter is unknown or out of range, or the memory limit is too small.
+    pub fn with_payload<K: FlowKey, P: Payload>(
+        options: &Options,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
+        let options = Kind::of_payload::<K>(&Self::INFO, options)?;
+        ExactTable::<K, Loaded<P>, Indirect<K, Loaded<P>>>::build(&options, MOST_BUCKETS)
     }
 }
 

@@ -15,7 +15,7 @@ use super::{ExactTable, LAWS};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
 use crate::summary::codec::StepBudget;
-use crate::summary::state::{self, Count, Kind, PADDING, STATE, with_state};
+use crate::summary::state::{self, Count, Kind, Loaded, Payload, STATE, State, with_state};
 use crate::summary::{
     BuildError, Describe, Info, Laws, Memory, Options, Parameter, Parameters, Summary,
 };
@@ -76,7 +76,6 @@ impl Describe for LinearTable {
                        start) (default: records)",
             },
             STATE,
-            PADDING,
         ],
         memory: "4 x buckets + 3/4 x buckets x record; record: key + state (12 or more), rounded \
                  up to 4 or 8; layout=inline: buckets x (record + 3)",
@@ -95,13 +94,50 @@ impl Describe for LinearTable {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let inline = is_inline(options)?;
-        with_state!(K, Kind::from_options(Self::INFO.name, &Kind::OF_TABLES, options)?, S => {
-            if inline {
-                ExactTable::<K, S, Inline<K, S>>::build(options, MOST_BUCKETS)
-            } else {
-                ExactTable::<K, S, Linear<K, S>>::build(options, MOST_BUCKETS)
-            }
-        })
+        with_state!(K, Kind::from_options(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
+            build::<K, S>(inline, options))
+    }
+}
+
+impl LinearTable {
+    /// Builds a table with a payload beside the counter of each flow. It takes the parameters of
+    /// the catalog's table, with `state=counter`.
+    ///
+    /// ```
+    /// use flowgauge_core::key::{FlowKey, Key4};
+    /// use flowgauge_core::summary::table::{LinearTable, Payload};
+    /// use flowgauge_core::{batch::Batch, summary::Options, terms::Size};
+    ///
+    /// #[derive(Clone, Copy, bytemuck::Zeroable)]
+    /// struct Copies([u64; 4]);
+    /// impl Payload for Copies {
+    ///     fn update(&mut self, size: Size) { self.0 = [size.bytes; 4]; }
+    /// }
+    /// let mut table = LinearTable::with_payload::<Key4, Copies>(&Options::new(1 << 20, 1)).unwrap();
+    /// let mut batch = Batch::new();
+    /// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+    /// table.ingest(&mut batch);
+    /// assert_eq!(table.answers().flows().unwrap().get(0).1.bytes, 1500);
+    /// ```
+    ///
+    /// # Errors
+    /// When a parameter is unknown or out of range, or the memory limit is too small.
+    pub fn with_payload<K: FlowKey, P: Payload>(
+        options: &Options,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
+        let options = Kind::of_payload::<K>(&Self::INFO, options)?;
+        build::<K, Loaded<P>>(is_inline(&options)?, &options)
+    }
+}
+
+fn build<K: FlowKey, S: State>(
+    inline: bool,
+    options: &Options,
+) -> Result<Box<dyn Summary<K>>, BuildError> {
+    if inline {
+        ExactTable::<K, S, Inline<K, S>>::build(options, MOST_BUCKETS)
+    } else {
+        ExactTable::<K, S, Linear<K, S>>::build(options, MOST_BUCKETS)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::summary::{
 };
 use crate::terms::Size;
 
+pub use super::state::Payload;
 pub use cuckoo::{Cuckoo1, Cuckoo4};
 pub use indirect::IndirectTable;
 pub(super) use layout::Layout;

@@ -2,6 +2,7 @@
 
 use flowgauge_core::key::{Key8, KeyKind};
 
+use super::padded::{Engine, PADDINGS, entry_bytes};
 use super::{Contender, HEAP, INLINE, INLINE_ARRAY, LINEAR, Rule};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::{self, BARE, COLUMNS};
@@ -36,31 +37,18 @@ pub(crate) const FIG6: Experiment = Experiment {
     }],
 };
 
-/// Bytes beyond a key of 8 bytes and a counter of 12.
-const PADDINGS: [&str; 4] = ["", "12", "28", "60"];
-
-/// The parameter for this padding.
-fn state(padding: &str) -> Vec<(&str, &str)> {
-    if padding.is_empty() { Vec::new() } else { vec![("state", "padded"), ("padding", padding)] }
-}
-
-/// Bytes of key and value.
-fn entry_bytes(padding: &str) -> f64 {
-    20.0 + padding.parse::<f64>().unwrap_or(0.0)
-}
-
 fn measure_entries(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let mut table = super::table(["entry_bytes"]);
     for padding in PADDINGS {
-        let (state, bytes) = (state(padding), super::LARGE);
+        let bytes = super::LARGE;
         let mut contenders = match padding {
-            "12" => of_padding::<12>(bytes),
-            "28" => of_padding::<28>(bytes),
-            "60" => of_padding::<60>(bytes),
+            12 => of_padding::<12>(bytes),
+            28 => of_padding::<28>(bytes),
+            60 => of_padding::<60>(bytes),
             _ => of_padding::<0>(bytes),
         };
-        contenders.push(Contender::new(LINEAR, "linear-table", &state, bytes, setting)?);
+        contenders.push(Contender::padded(LINEAR, Engine::Linear, padding, bytes, setting)?);
         let at = [entry_bytes(padding)];
         super::measure(&mut table, &at, contenders, setting, &stream, None)?;
     }
@@ -143,8 +131,8 @@ const SKEWS: [f64; 3] = [0.75, 1.25, 1.75];
 /// The paper's layouts, and the engine's tables.
 const BESIDE: &str = "beside";
 const APART: &str = "apart";
-const ENGINE: [(&str, &str); 2] =
-    [("the engine's linear", "linear-table"), ("the engine's indirect", "indirect-table")];
+const ENGINE: [(&str, Engine); 2] =
+    [("the engine's linear", Engine::Linear), ("the engine's indirect", Engine::Indirect)];
 
 const AT_075: [&str; 4] = [
     "beside, skew 0.75",
@@ -186,15 +174,14 @@ fn measure_layouts(setting: &Setting) -> Result<Outcome, Failure> {
         let mut table = super::table(["entry_bytes"]);
         for padding in PADDINGS {
             let mut contenders = match padding {
-                "12" => both_layouts::<12>(skew, bytes),
-                "28" => both_layouts::<28>(skew, bytes),
-                "60" => both_layouts::<60>(skew, bytes),
+                12 => both_layouts::<12>(skew, bytes),
+                28 => both_layouts::<28>(skew, bytes),
+                60 => both_layouts::<60>(skew, bytes),
                 _ => both_layouts::<0>(skew, bytes),
             };
-            for (layout, name) in ENGINE {
+            for (layout, engine) in ENGINE {
                 let label = format!("{layout}, skew {skew}");
-                let state = state(padding);
-                contenders.push(Contender::new(&label, name, &state, 2 * bytes, setting)?);
+                contenders.push(Contender::padded(&label, engine, padding, 2 * bytes, setting)?);
             }
             let at = [entry_bytes(padding)];
             super::measure(&mut table, &at, contenders, setting, &stream, None)?;

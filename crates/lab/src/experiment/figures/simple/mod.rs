@@ -5,6 +5,7 @@ mod by_size;
 mod cores;
 mod entries;
 mod memory;
+mod padded;
 mod paper;
 mod workloads;
 mod zero_loss;
@@ -30,6 +31,7 @@ use crate::experiment::verdict::Gain;
 use crate::experiment::{Preset, epoch};
 use crate::failure::Failure;
 use crate::traffic::Scene;
+use padded::Engine;
 use paper::{Apart, Inline, Rows, Rule};
 
 /// Packets per batch.
@@ -181,6 +183,22 @@ impl<K: FlowKey> Contender<K> {
         let counters = [("counters", heap.counters())];
         let answers = Structure::new(HEAP, "space-saving").with(counters);
         Self { answers: Some(answers), ..Self::of_paper(HEAP, heap) }
+    }
+}
+
+impl Contender<Key8> {
+    /// A table of the engine in `bytes` bytes, with `padding` bytes for each flow. Its accuracy is
+    /// not measured.
+    fn padded(
+        label: &str,
+        engine: Engine,
+        padding: usize,
+        bytes: usize,
+        setting: &Setting,
+    ) -> Result<Self, Failure> {
+        let structure = Structure::new(label, engine.name()).in_bytes(bytes);
+        let table = structure.build_by(setting, |options| engine.padded(padding, options))?;
+        Ok(Self { label: label.to_owned(), runner: Box::new(table), answers: None })
     }
 }
 
