@@ -34,10 +34,7 @@ pub const MOST_ITEMS: usize = 10;
 /// let traffic = Packets::new(Traffic { packets: 1_000, ..Traffic::default() })?;
 /// let mut source = Captures::from_bytes("demo.pcap", to_pcap_bytes(traffic));
 /// let mut verdicts = Vec::new();
-/// let mut judge = Each(|report: &EpochReport| {
-///     verdicts.push(condition.judge(report));
-///     Ok(())
-/// });
+/// let mut judge = Each(|report: &EpochReport| Ok(verdicts.push(condition.judge(report))));
 /// let tasks = Some(vec!["cardinality".to_owned()]);
 /// let plan = Plan::new(Config { tasks, ..Config::seeded(1) })?;
 /// run(plan, &mut source, &mut judge, &mut |_| {})?;
