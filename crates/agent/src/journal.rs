@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_agent_left_unfinished_goes() {
+    fn unfinished_files_of_a_killed_agent_are_removed() {
         let (folder, mut journal) = journal("part", 10, 1000);
         journal.keep(&epoch(0, 0)).unwrap();
         let day = journal.kept[0].path.parent().unwrap().to_owned();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_text_or_json_and_show_what_a_terminal_would_act_on() {
+    fn lines_are_text_or_json_and_escape_control_characters() {
         let speak = || {
             say("measuring eth0");
             // In parts, as formatters write.

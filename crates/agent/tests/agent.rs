@@ -278,7 +278,7 @@ fn a_folder_is_of_one_agent() {
 }
 
 #[test]
-fn reports_have_what_is_known_of_their_addresses() {
+fn reports_add_known_facts_to_addresses() {
     let (folder, file) = folder("names");
     let names = folder.join("names.txt");
     fs::write(&names, "0.0.0.0/1 lower half\n128.0.0.0/1 upper half\n").unwrap();

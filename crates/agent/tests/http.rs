@@ -79,7 +79,7 @@ fn metrics_come_in_both_texts() {
 }
 
 #[test]
-fn ready_is_who_reads_its_sources() {
+fn an_agent_that_reads_its_sources_is_ready() {
     let health = Health::default();
     let server = start(&health, &access("127.0.0.1:0", None)).unwrap();
     let of = |path: &str| status(server.address(), &format!("GET {path}"), &["Host: localhost"]);

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_the_group_and_what_is_pushed_then_is_counted() {
+    fn a_panic_ends_the_group_and_later_packets_are_counted() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let health = Arc::new(Health::default());
         let open = || Slot::open(Box::<Defective>::default(), Arc::clone(&health), false);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inline_test_skips_what_was_granted_whatever_it_writes() {
+    fn the_inline_test_skips_granted_packets_for_any_output() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let skipped = Arc::<AtomicU64>::default();
         let defective = Defective(Arc::clone(&skipped));

@@ -187,7 +187,7 @@ fn the_exported_symbols_are_listed() {
 
 /// The example reports the same as `flowgauge analyze` on a capture.
 #[test]
-fn the_example_reports_what_analyze_does() {
+fn the_example_reports_the_same_as_analyze() {
     let program = compiled("examples/pcap.c", "pcap", &[]);
     let capture = here("../../tests/captures/var-services-std-ports.pcap");
     let config = Config { tasks: Some(vec!["top".to_owned()]), ..Config::seeded(7) };

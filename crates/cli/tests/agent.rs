@@ -153,7 +153,7 @@ impl Drop for Running {
 
 /// Kills agents at many times. `FLOWGAUGE_LONG` has it do so 200 times.
 #[test]
-fn what_was_kept_before_a_kill_is_whole_and_named_once() {
+fn epochs_kept_before_a_kill_are_whole_and_named_once() {
     let place = Place::new("kill");
     let kills = if std::env::var_os("FLOWGAUGE_LONG").is_some() { 200 } else { 12 };
     let mut before = 0;
@@ -279,7 +279,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn an_agent_gives_up_what_it_does_not_need_and_its_helper_does_the_rest() {
+fn an_agent_gives_up_privileges_and_its_helper_does_the_rest() {
     let place = Place::new("sandbox");
     let notify = place.path("notify.sh");
     fs::write(&notify, "#!/bin/sh\nid -un > \"$(dirname \"$0\")/data/told\"\n").unwrap();
@@ -499,7 +499,7 @@ fn on_a_full_disk_the_oldest_epochs_make_room() {
 }
 
 #[test]
-fn the_exit_code_says_what_is_wrong() {
+fn the_exit_code_tells_the_kind_of_failure() {
     let place = Place::new("codes");
     let code = |set: &str| {
         let refused = place.command().args(["--set", set]).output().unwrap();

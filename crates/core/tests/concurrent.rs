@@ -145,7 +145,7 @@ fn flows_that_all_workers_bring_at_once_are_there_once() {
 /// More flows than there is room for: every packet is in one flow or untracked, and no flow has
 /// more packets than it sent.
 #[test]
-fn what_a_full_table_does_not_take_is_untracked() {
+fn packets_of_flows_without_room_are_untracked() {
     let packets = packets(200_000, 2000);
     let mut sent = BTreeMap::<Vec<u8>, Size>::new();
     for &(flow, bytes) in &packets {
@@ -172,7 +172,7 @@ fn what_a_full_table_does_not_take_is_untracked() {
 }
 
 #[test]
-fn what_cannot_be_concurrent_is_refused() {
+fn summaries_that_cannot_be_concurrent_are_refused() {
     let refusal = |name: &str, parameters: &[(&str, &str)]| {
         let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
         match catalog::build_concurrent::<Key8>(name, &options) {

@@ -183,7 +183,7 @@ fn an_overloaded_radar_invents_nothing_and_conserves_packets() {
 /// With a filter of 4 bits per flow, one flow in eight is missed. The bounds of the others hold,
 /// and most sizes are uncertain.
 #[test]
-fn what_the_filter_missed_makes_sizes_uncertain() {
+fn flows_that_the_filter_missed_make_sizes_uncertain() {
     let (mut uncertain, mut missed) = (0, 0);
     for seed in 0..SEEDS {
         for (filter, flows) in [(1 << 10, 3000), (1 << 11, 2000), (1 << 12, 2000)] {
@@ -322,7 +322,7 @@ fn wrong_parameters_are_refused() {
 
 /// Two cells per hash, with at most 65,535 flows each.
 #[test]
-fn cells_full_of_flows_take_no_new_ones_whatever_the_batches() {
+fn cells_full_of_flows_take_no_new_ones_in_any_batches() {
     let parameters = [("cells", 8), ("filter", 1 << 20)];
     let packets: Vec<_> = (0..200_000).chain(0..1000).map(|flow| (flow, 100)).collect();
     let model = model(&packets);

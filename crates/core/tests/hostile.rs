@@ -141,7 +141,7 @@ fn colliding_keys_stall_nothing_and_break_no_sure_bound() {
 
 /// Colliding flows are stored up to the bound of each structure, and all others are accounted for.
 #[test]
-fn what_collides_beyond_the_bound_is_untracked() {
+fn flows_that_collide_beyond_the_bound_are_untracked() {
     for (name, parameters, room) in [
         ("linear-table", &[][..], 256),
         ("linear-table", INLINE, 512),

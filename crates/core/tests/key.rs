@@ -194,7 +194,7 @@ fn combinations_are_padded_between_addresses_and_numbers() {
 }
 
 #[test]
-fn a_key_is_malformed_only_where_it_needs_what_is() {
+fn a_key_is_malformed_only_where_it_needs_a_malformed_field() {
     let malformed = Malformed { layer: Layer::Transport, offset: 34, fault: Fault::Cut };
     for (ports, protocol_known) in
         [(Ports::Malformed(malformed), true), (Ports::Unreached(malformed), false)]

@@ -452,7 +452,7 @@ fn the_zero_key_is_a_key() {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused_with_the_reason() {
+fn impossible_shapes_are_refused_with_the_reason() {
     fn refusal<K: FlowKey>(name: &str, options: &Options) -> String {
         catalog::build::<K>(name, options).err().unwrap().to_string()
     }

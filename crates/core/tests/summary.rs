@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn a_replacing_array_is_never_over_and_counts_what_it_displaced(
+    fn a_replacing_array_is_never_over_and_counts_displaced_packets(
         packets in packets(2000), columns in 1u32..12,
         candidates in prop::sample::select(vec![0, 4, 1024]), share in 0.0001f64..0.3,
     ) {
@@ -297,7 +297,7 @@ fn full_counters_stay_full_and_the_excess_is_counted() {
 }
 
 #[test]
-fn memory_is_what_the_catalog_says() {
+fn memory_equals_the_catalogs_formula() {
     let bytes = |name: &str, parameters: &[(&str, u64)], by| {
         catalog::build::<Key16>(name, &options(parameters, by)).unwrap().memory_bytes()
     };
@@ -337,7 +337,7 @@ fn memory_is_what_the_catalog_says() {
 }
 
 #[test]
-fn what_cannot_be_merged_or_built_says_why() {
+fn refused_merges_and_builds_give_the_reason() {
     let plain = options(&[], Measure::Packets);
     let mut table = catalog::build::<Key4>("linear-table", &plain).unwrap();
     let array = catalog::build::<Key4>("count-array", &plain).unwrap();

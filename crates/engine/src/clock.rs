@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_are_due_by_the_time_that_passes_whatever_ends_the_epoch() {
+    fn updates_are_due_by_elapsed_time_for_any_epoch_length() {
         let update = Tick { updates: true, ..Tick::default() };
         for epoch in [EpochLength::Whole, EpochLength::Packets(7)] {
             let mut clock = Clock::new(epoch, EpochLength::Time(4));

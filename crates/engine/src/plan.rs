@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_what_does_not_add_up_are_refused() {
+    fn changes_of_summaries_that_do_not_add_up_are_refused() {
         let refusal = |algorithm: &str, forecast| {
             let tasks = Some(vec!["changes".to_owned()]);
             let algorithm = algorithm.to_owned();

@@ -63,7 +63,7 @@ fn exact_is_a_table_with_room() {
 }
 
 #[test]
-fn what_no_memory_holds_is_refused_with_what_comes_nearest() {
+fn unreachable_errors_are_refused_with_the_nearest_candidate() {
     let refused = chosen(&asked("cardinality", 32 << 10), 0.0).unwrap_err().to_string();
     assert!(refused.contains("the most exact is") && refused.contains("--memory"), "{refused}");
     let refused = chosen(&asked("superspreaders", 64), 0.1).unwrap_err().to_string();
@@ -101,7 +101,7 @@ fn the_outlook_is_that_of_the_epoch() {
 }
 
 #[test]
-fn what_was_asked_otherwise_does_not_matter() {
+fn parameters_of_other_algorithms_do_not_matter() {
     let config = Config {
         algorithm: "auto".to_owned(),
         parameters: Parameters::new([("rows", "7")]),

@@ -128,7 +128,7 @@ fn peak(config: Config, traffic: TrafficConfig) -> (u64, u64, u64) {
 }
 
 #[test]
-fn memory_in_use_is_what_is_reserved_and_little_more() {
+fn memory_in_use_is_little_more_than_reserved() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(before) = anonymous_bytes() else {
         println!("skipped: /proc/self/status does not tell the anonymous memory in use");

@@ -56,7 +56,7 @@ fn neighbours(frame: &[u8]) -> Vec<Box<[u8]>> {
 }
 
 #[test]
-fn every_instruction_set_reads_what_the_scalar_twin_does() {
+fn every_instruction_set_reads_as_the_scalar_twin() {
     for frame in common_frames() {
         let frames = neighbours(&frame);
         let expected = Each(&frames).run(ScalarHeaders);

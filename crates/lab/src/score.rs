@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_what_is_there_and_what_is_not() {
+    fn ranks_of_present_and_absent_flows() {
         let sorted = [1, 1, 1, 5, 9];
         assert_eq!(quantile(&sorted, 0.6), 1);
         assert_eq!(quantile(&sorted, 0.61), 5);

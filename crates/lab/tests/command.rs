@@ -149,7 +149,7 @@ fn a_gate_passes_its_own_table_and_fails_a_doctored_one() {
 }
 
 #[test]
-fn what_is_no_table_is_refused() {
+fn a_file_that_is_no_table_is_refused() {
     let path = scratch("none.tsv");
     fs::write(&path, "algorithm\ttask\n").unwrap();
     let refused = lab(&["gate", "--baseline", path.to_str().unwrap()]);

@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "kafka")]
-    fn what_makes_no_sense_is_refused_by_its_field() {
+    fn invalid_values_are_refused_by_field() {
         let sound = [
             "collect: { seed: s }",
             "kafka: { brokers: ['127.0.0.1:9092'], topic: t }",

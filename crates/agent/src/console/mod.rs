@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn kept_reports_are_bounded() {
         let mut kept = Kept::default();
         let (one, two): (Arc<str>, Arc<str>) = ("one".into(), "two".into());
         for number in 0..EPOCHS + 10 {

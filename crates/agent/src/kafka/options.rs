@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "kafka"))]
-    fn a_build_without_kafka_says_what_to_build() {
+    fn a_build_without_kafka_names_the_build_to_make() {
         let (brokers, topic) = (vec!["127.0.0.1:9092".to_owned()], "flows".to_owned());
         let options =
             Options { brokers, topic, what: reports(), anonymize: None, tls: None, sasl: None };
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "kafka")]
-    fn what_makes_no_sense_is_refused_by_its_field() {
+    fn invalid_values_are_refused_by_field() {
         let sound = || Options {
             brokers: vec!["127.0.0.1:9092".to_owned(), "[::1]:9092".to_owned()],
             topic: "flow.gauge_1-a".to_owned(),

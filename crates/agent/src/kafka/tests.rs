@@ -212,7 +212,7 @@ fn records_carry_the_name_of_the_agent_and_an_id() {
 }
 
 #[test]
-fn what_brokers_do_not_acknowledge_is_an_error_until_they_come_back() {
+fn unacknowledged_messages_are_errors_until_brokers_come_back() {
     let cluster = cluster();
     let mut sink = reports(&cluster);
     sink.deliver(&gap(0)).unwrap();

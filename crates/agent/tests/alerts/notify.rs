@@ -64,7 +64,7 @@ fn a_program_gets_its_arguments_environment_and_json() {
 }
 
 #[test]
-fn a_program_that_hangs_is_killed_with_what_it_started() {
+fn a_program_that_hangs_is_killed_with_its_children() {
     let folder = folder("hangs");
     let out = folder.join("pid");
     let run = program(&folder, "sleep 600 & echo $! > $1; wait");

@@ -86,7 +86,7 @@ proptest! {
 
 /// A reload must not repeat alerts, and a changed rule must not keep the state of the old one.
 #[test]
-fn a_reload_keeps_alerts_whose_rules_stay() {
+fn a_reload_keeps_alerts_of_unchanged_rules() {
     let report = super::sample();
     let rule = |least: u32| {
         super::rules(&format!(

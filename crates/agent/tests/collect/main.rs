@@ -144,7 +144,7 @@ fn an_epoch_counts_once_however_often_it_comes() {
 }
 
 #[test]
-fn what_does_not_merge_is_named_with_the_field_that_differs() {
+fn unmergeable_snapshots_are_named_with_the_field_that_differs() {
     let mut all = Watched::of(&["a", "b", "cut", "garbage", "seed", "shape", "old", "whole"]);
     let own = |agent: &str, config: &Config| snapshots(agent, config, 1, &[9]).remove(0);
     // Incompatible snapshots come first: the group with the most agents wins.
@@ -250,7 +250,7 @@ fn agents_are_learned_and_forgotten() {
 }
 
 #[test]
-fn memory_is_limited_and_what_finds_no_room_is_counted() {
+fn memory_is_limited_and_refused_snapshots_are_counted() {
     let of_one =
         Snapshot::decode(&snapshots("a", &flows(), 1, &[1])[0].bytes, 1 << 30, Some(&seed()));
     let memory_bytes = 3 * (of_one.unwrap().memory_bytes() + 4096);

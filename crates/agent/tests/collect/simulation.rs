@@ -80,7 +80,7 @@ fn check(report: &EpochReport, merged: &BTreeMap<i64, (u64, Truth)>, all: &BTree
 }
 
 #[test]
-fn every_report_of_a_thousand_agents_is_the_union_of_what_came() {
+fn every_report_of_a_thousand_agents_is_the_union_of_its_snapshots() {
     println!("seed 82");
     let mut random = Rng::with_seed(82);
     let names: Vec<_> = (0..AGENTS).map(|agent| format!("edge-{agent:04}")).collect();

@@ -94,7 +94,7 @@ fn an_algorithm_is_chosen_that_answers_the_task() {
 
 /// One host of 200 ports spreads over ports, and not over addresses.
 #[test]
-fn spreaders_are_counted_by_what_they_spread_over() {
+fn spreaders_are_counted_by_hosts_ports_or_both() {
     let capture = file("spread-of.pcap", &pcap(&traffic()));
     let spread = |of: &[&str]| {
         let arguments =
@@ -111,7 +111,7 @@ fn spreaders_are_counted_by_what_they_spread_over() {
 
 /// The overview is for a run that names neither a key, a task nor an algorithm.
 #[test]
-fn the_overview_gives_way_to_what_is_asked_for() {
+fn the_overview_gives_way_to_tasks_asked_for() {
     let capture = file("preset.pcap", &pcap(&traffic()));
     let tasks = |options: &[&str]| {
         let arguments = [&["analyze", "--format", "json", &capture][..], options].concat();
@@ -367,7 +367,7 @@ fn stops_after_so_many_packets() {
 }
 
 #[test]
-fn measures_what_the_filter_passes() {
+fn measures_the_packets_that_pass_the_filter() {
     let capture = file("filter.pcap", &pcap(&traffic()));
     let filter = ["--filter", "udp and dst port 53"];
     let answer = flowgauge(&[&["analyze", "--format", "json", &capture], &filter[..]].concat());
@@ -492,7 +492,7 @@ fn several_measurements_share_a_pass() {
 
 /// A sampler before the headers: what it passes over is counted, and the traffic is an estimate.
 #[test]
-fn a_sampler_before_the_headers_says_what_it_estimates() {
+fn a_sampler_before_the_headers_names_its_estimates() {
     let frames: Vec<_> = (0..20).flat_map(|_| traffic()).collect();
     let capture = file("headers.pcap", &pcap(&frames));
     let sampler = "uniform:sample=10,before=headers";

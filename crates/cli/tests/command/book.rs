@@ -110,17 +110,17 @@ fn check(name: &str) -> usize {
 }
 
 #[test]
-fn start_shows_what_is_printed() {
+fn start_shows_the_output_of_its_commands() {
     assert!(check("index.md") >= 4);
 }
 
 #[test]
-fn audits_show_what_is_printed() {
+fn audits_show_the_output_of_their_commands() {
     assert!(check("audit.md") >= 2);
 }
 
 #[test]
-fn questions_show_what_is_printed() {
+fn questions_show_the_output_of_their_commands() {
     assert!(check("questions.md") >= 10);
 }
 

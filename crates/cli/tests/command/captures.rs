@@ -63,7 +63,7 @@ fn parts_of_pcapng_cover_its_blocks() {
 }
 
 #[test]
-fn what_is_not_certain_is_one_part_with_the_reason() {
+fn an_uncertain_file_is_one_part_with_the_reason() {
     let small = file("small.pcap", &pcap(&traffic()));
     let zeros = file("zeros.bin", &vec![0; 4 << 20]);
     let gzip = file("trace.pcap.gz", &[&[0x1f, 0x8b][..], &vec![7; 4 << 20]].concat());
@@ -93,7 +93,7 @@ fn what_is_not_certain_is_one_part_with_the_reason() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn unreadable_files_are_refused() {
     for (path, reason) in [("/nothing.pcap", "No such file"), ("/tmp", "not a regular file")] {
         let answer = flowgauge(&["cut", "--parts", "2", path]);
         assert_eq!(answer.code, 1);
@@ -107,7 +107,7 @@ fn what_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn the_truth_is_what_analyze_finds() {
+fn analyze_finds_the_true_counts() {
     let (capture, truth) = (file("truth.pcap", b""), file("truth.json", b""));
     for options in [
         &["--packets", "20000", "--flows", "500", "--seed", "7"][..],

@@ -53,7 +53,7 @@ fn capture(name: &str, frames: &[Vec<u8>]) -> String {
 }
 
 #[test]
-fn dpdk_counts_what_analyze_counts() {
+fn dpdk_counts_the_same_as_analyze() {
     let mut frames = traffic();
     frames.extend((0..40).map(tcp6));
     frames.push(udp(1, 2, 3)[..30].to_vec());
@@ -149,7 +149,7 @@ fn dpdk_counts_the_wire_of_packets_in_several_buffers() {
 }
 
 #[test]
-fn dpdk_says_in_a_line_what_is_wrong() {
+fn dpdk_errors_are_one_line() {
     let capture = capture("dpdk-wrong.pcap", &traffic());
     let device = format!("{ANY_USER} --vdev=net_pcap0,rx_pcap={capture}");
     let missing = format!("{ANY_USER} --vdev=net_pcap0,rx_pcap=/nowhere.pcap");

@@ -146,7 +146,7 @@ fn another_locale_gets_ascii_alone() {
 
 /// Parquet has the tables of CSV, with the same columns and values.
 #[test]
-fn parquet_has_what_csv_has() {
+fn parquet_holds_the_values_of_csv() {
     let capture = file("parquet.pcap", &pcap(&traffic()));
     let folders = [folder("parquet-csv"), folder("parquet")];
     for (format, out) in ["csv", "parquet"].into_iter().zip(&folders) {
@@ -207,7 +207,7 @@ fn parquet_is_for_files_of_a_replay() {
 
 /// The page holds the reports of JSON, wherever it goes.
 #[test]
-fn html_holds_what_json_has() {
+fn html_holds_the_values_of_json() {
     let capture = file("html.pcap", &pcap(&traffic()));
     let analyze = ["analyze", "--epoch", "100ms", &capture];
     let json = flowgauge(&[&analyze[..], &["--format", "json"]].concat()).lines();

@@ -92,7 +92,7 @@ fn a_report_of_a_million_flows_takes_no_more_memory_than_explained() {
 }
 
 #[test]
-fn without_a_limit_lists_are_whole_and_explain_says_what_they_take() {
+fn without_a_limit_lists_are_whole_and_explain_gives_their_memory() {
     let capture = flows("unlimited.pcap", 100_000);
     let asked = ["--task", "heavy-hitters", "--threshold", "0", "--memory", "16MiB"];
     let limited = promised(&asked);

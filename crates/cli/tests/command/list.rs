@@ -21,7 +21,7 @@ const KEYS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn what_is_listed_is_what_runs() {
+fn all_listed_names_run() {
     let answer = flowgauge(&["list", "--format", "json"]);
     assert_eq!((answer.code, answer.err.as_str()), (0, ""));
     let lines = answer.lines();
@@ -86,7 +86,7 @@ fn what_is_listed_is_what_runs() {
 }
 
 #[test]
-fn explains_what_would_run() {
+fn explains_the_run() {
     let answer = flowgauge(&["explain", "--format", "json", "--memory", "64MiB", "not-read.pcap"]);
     assert_eq!((answer.code, answer.err.as_str()), (0, ""));
     let line = &answer.lines()[0];

@@ -35,7 +35,7 @@ fn rejected(account: &Value) -> u64 {
 }
 
 #[test]
-fn live_measures_what_analyze_measures_of_the_same_packets() {
+fn live_measures_the_same_as_analyze_of_the_same_packets() {
     let Some(net) = Net::new("same") else { return };
     let mut frames = traffic();
     frames.extend((0..90).map(|index| tagged(&udp(3, index % 7, 80))));
@@ -159,7 +159,7 @@ fn offline(arguments: &[&str], capture: &str) -> Vec<Value> {
 
 /// What packets that pass a filter give, whether the kernel rejects the others or not.
 #[test]
-fn live_has_the_kernel_reject_what_the_filter_rejects() {
+fn live_has_the_kernel_reject_packets_that_the_filter_rejects() {
     let Some(net) = Net::new("filter") else { return };
     let mut frames = traffic();
     // The kernel keeps their outer tags apart from what a program of its can look at.
@@ -321,7 +321,7 @@ fn live_measures_into_a_summary_that_workers_share() {
 }
 
 #[test]
-fn live_says_what_the_kernel_dropped() {
+fn live_reports_packets_dropped_by_the_kernel() {
     let Some(net) = Net::new("lost") else { return };
     let mut large = udp(5, 5, 5);
     large.resize(1514, 7);
@@ -413,7 +413,7 @@ fn live_goes_on_when_its_interface_comes_back() {
 
 /// The interfaces from which AF_XDP takes packets, and which get them back.
 #[test]
-fn live_by_af_xdp_says_what_it_takes_and_gives_it_back() {
+fn live_by_af_xdp_notes_its_changes_and_undoes_them() {
     let Some(net) = Net::new("xdp") else { return };
     // The address of the frames, so that the host takes them for its own.
     net.run("ip", &["link", "set", "here", "address", "02:02:02:02:02:02"]);
@@ -451,7 +451,7 @@ fn live_by_af_xdp_says_what_it_takes_and_gives_it_back() {
 }
 
 #[test]
-fn live_keeps_what_came_before_its_interface_went_for_good() {
+fn live_keeps_packets_from_before_its_interface_went_for_good() {
     let Some(net) = Net::new("gone") else { return };
     let capture = file("gone.pcap", &pcap(&traffic()));
     let live = net.live("here", &["--epoch", "whole"]);
@@ -484,7 +484,7 @@ fn live_names_the_interfaces_where_there_is_no_such_one() {
 }
 
 #[test]
-fn live_says_which_privilege_is_missing() {
+fn live_names_the_missing_privilege() {
     let program = env!("CARGO_BIN_EXE_flowgauge");
     let mut command = if root() {
         let mut command = Command::new("setpriv");

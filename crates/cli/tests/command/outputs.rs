@@ -268,7 +268,7 @@ fn until_read(child: &Child) {
 }
 
 #[test]
-fn a_signal_ends_a_run_with_a_report_of_what_was_measured() {
+fn a_signal_ends_a_run_with_a_report_so_far() {
     let bytes = pcap(&traffic());
     let folder = folder("signal");
     // A process started by nohup ignores HUP, and so do its children.

@@ -168,7 +168,7 @@ fn misspelt_names_get_the_nearest() {
 
 /// Of several workers, of answers during an epoch, and of what chooses the algorithm.
 #[test]
-fn what_does_not_go_together_is_refused_alike() {
+fn options_that_conflict_are_refused_alike() {
     let capture = file("apart.pcap", &pcap(&traffic()));
     for (arguments, hint) in [
         (&["analyze", "--updates", "10", &capture][..], "10s"),
@@ -254,7 +254,7 @@ fn what_does_not_go_together_is_refused_alike() {
 }
 
 #[test]
-fn what_cannot_be_written_is_a_failure() {
+fn an_unwritable_output_is_a_failure() {
     let capture = file("failing.pcap", &pcap(&traffic()));
     for target in ["/nonexistent/report.json", "/dev/full"] {
         let answer = flowgauge(&["analyze", "-o", target, &capture]);

@@ -193,7 +193,7 @@ fn a_snapshot_refuses_findings() {
 
 /// If a summary answers none of the default tasks, a query names those that it answers.
 #[test]
-fn a_query_that_answers_nothing_says_what_does() {
+fn a_query_that_answers_nothing_names_tasks_that_do() {
     let capture = file("sizes-only.pcap", &pcap(&traffic()));
     let stored = format!("{capture}.fgs");
     let options = ["--algorithm", "csm", "--key", "destination-port", "--save", &stored];

@@ -19,7 +19,7 @@ fn measured(arguments: &[&str]) -> (Value, Value) {
 }
 
 #[test]
-fn what_passes_the_filter_is_written() {
+fn packets_that_pass_the_filter_are_written() {
     let folder = folder("written");
     let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let capture = file("written.pcap", &pcap(&traffic()));

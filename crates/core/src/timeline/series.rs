@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_fall_into_the_second_in_which_they_come() {
+    fn packets_fall_into_the_second_of_their_time() {
         let mut series = Series::default();
         series.add(&[100 * SECOND, 100 * SECOND + 1], &[60, 1500]);
         series.add(&[103 * SECOND, 102 * SECOND, 103 * SECOND + SECOND / 2], &[60, 60, 60]);

@@ -123,7 +123,7 @@ fn flows(answers: &dyn Answers) -> Option<HashMap<Vec<u8>, (u64, u64)>> {
 }
 
 #[test]
-fn summaries_hold_what_they_would_without() {
+fn summaries_are_equal_to_those_without() {
     for name in catalog::able(NAME) {
         let info = catalog::info(name).unwrap();
         let keys = [
@@ -284,7 +284,7 @@ fn through_a_row(policy: &str, flows: impl Iterator<Item = u32>) -> Vec<(u32, u3
 /// A flow in every second packet is never evicted by `lru`, once in each turn by `round-robin`, and
 /// as often on average by `random`.
 #[test]
-fn the_policies_drop_whom_they_say() {
+fn the_policies_drop_the_flows_of_their_definition() {
     let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
     // A flow with the same tag would take the other's pair.
     let fingerprint = |flow| key::<Key4>(flow).digest(&digester) as u16;
@@ -319,7 +319,7 @@ fn key4(flow: u32) -> u32 {
 }
 
 #[test]
-fn what_it_would_change_is_refused_with_what_it_goes_before() {
+fn summaries_that_it_would_change_are_refused_with_those_that_suit() {
     let refusal = |name: &str, parameter: Option<(&str, &str)>| {
         let options = Options::new(1 << 20, 1).with(parameter);
         let accelerators = [(NAME.to_owned(), Parameters::default())];

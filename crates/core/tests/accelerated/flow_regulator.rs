@@ -28,7 +28,7 @@ fn listed(answers: &dyn Answers) -> Vec<(Vec<u8>, String)> {
 }
 
 /// With one seed, the same packets are let through for any key and table.
-fn says_what_insta_measure_does<K: FlowKey>() {
+fn equals_insta_measure<K: FlowKey>() {
     let stream = packets(20_000, 300, 5);
     let options = Options::new(BYTES, 1);
     let mut insta =
@@ -53,10 +53,10 @@ fn says_what_insta_measure_does<K: FlowKey>() {
 
 #[test]
 fn a_table_behind_it_is_insta_measure() {
-    says_what_insta_measure_does::<Key4>();
-    says_what_insta_measure_does::<Key8>();
-    says_what_insta_measure_does::<Key16>();
-    says_what_insta_measure_does::<Key37>();
+    equals_insta_measure::<Key4>();
+    equals_insta_measure::<Key8>();
+    equals_insta_measure::<Key16>();
+    equals_insta_measure::<Key37>();
 }
 
 /// Sizes are at least the number of packets let through.
@@ -105,7 +105,7 @@ fn an_epoch_begins_without_packets() {
 }
 
 #[test]
-fn what_is_no_table_is_refused_with_the_reason() {
+fn other_summaries_than_tables_are_refused_with_the_reason() {
     let refusal = |accelerators: &[&str], name: &str, parameter: Option<(&str, &str)>| {
         let options = Options::new(1 << 20, 1).with(parameter);
         let accelerators: Vec<_> =

@@ -116,7 +116,7 @@ fn sums_over_all_flows_stay_known() {
 
 /// Before any level has more packets than its sample needs, the result equals UnivMon alone.
 #[test]
-fn what_is_not_sampled_is_univmon() {
+fn without_a_sample_it_is_univmon() {
     let flows: Vec<u32> = Zipf::new(10_000, 1.0, 3).take(50_000).collect();
     let mut alone = build(None, Measure::Packets, 5);
     feed(&mut *alone, &flows);

@@ -84,7 +84,7 @@ fn it_goes_before_sketches_of_rows() {
 }
 
 #[test]
-fn samples_of_rows_are_what_they_say() {
+fn samples_of_rows_keep_the_laws() {
     let sampler = nitro(&[("p", "0.1")]);
     for name in SKETCHES {
         let info = catalog::info(name).unwrap();
@@ -99,7 +99,7 @@ fn samples_of_rows_are_what_they_say() {
 /// In any mode, the batch size does not matter, a decoded summary continues identically, and a
 /// cleared summary is like a new one.
 #[test]
-fn modes_are_what_they_say() {
+fn modes_keep_the_laws() {
     let stream = packets(45_000, FLOWS, 5);
     let keys: Vec<_> =
         (0..=FLOWS).map(|flow| key::<Key4>(flow).canonical(Key4::BYTES).to_vec()).collect();

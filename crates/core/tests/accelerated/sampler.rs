@@ -130,7 +130,7 @@ pub(super) fn all_hold<K: FlowKey>(
 }
 
 #[test]
-fn samples_are_what_they_say() {
+fn samples_keep_the_laws() {
     for sampler in &all() {
         for name in catalog::able(sampler.0) {
             let info = catalog::info(name).unwrap();
@@ -178,7 +178,7 @@ fn sums_are_sampled_and_samples_are_summed() {
 }
 
 #[test]
-fn what_a_sample_does_not_tell_is_refused_with_the_reason() {
+fn questions_that_a_sample_cannot_answer_are_refused_with_the_reason() {
     let refusal = |accelerators: &[&str], name: &str, parameter: Option<(&str, &str)>| {
         let options = Options::new(1 << 20, 1).with(parameter);
         let accelerators: Vec<_> =

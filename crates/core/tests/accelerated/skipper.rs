@@ -261,7 +261,7 @@ fn l2(pairs: &[(&'static str, &'static str)]) -> (&'static str, Parameters) {
 }
 
 #[test]
-fn samples_by_the_norm_are_what_they_say() {
+fn samples_by_the_norm_keep_the_laws() {
     let sampler = l2(&[("epsilon", "0.5"), ("p", "0.05")]);
     for name in SKETCHES {
         let info = catalog::info(name).unwrap();

@@ -44,7 +44,7 @@ fn comes_back<K: FlowKey>(info: &Info) -> bool {
 }
 
 #[test]
-fn what_was_stored_comes_back() {
+fn stored_summaries_come_back() {
     for_all!(comes_back);
 }
 
@@ -74,7 +74,7 @@ fn comes_back_in_used_memory<K: FlowKey>(info: &Info) -> bool {
 }
 
 #[test]
-fn what_was_stored_comes_back_in_used_memory() {
+fn stored_summaries_come_back_in_used_memory() {
     for_all!(comes_back_in_used_memory);
 }
 
@@ -231,7 +231,7 @@ fn the_limit_is_named() {
 
 /// The corpus of the fuzz target, and the golden files, which are its seeds.
 #[test]
-fn what_fuzzing_found_does_no_harm() {
+fn inputs_found_by_fuzzing_do_no_harm() {
     let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/summary");
     let found = fs::read_dir(inputs).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
     for input in ALGORITHMS.iter().map(golden).chain(found) {

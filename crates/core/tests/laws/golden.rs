@@ -91,7 +91,7 @@ macro_rules! of_its_keys {
 pub(crate) use of_its_keys;
 
 #[test]
-fn what_was_stored_long_ago_is_read() {
+fn golden_files_are_read() {
     for info in ALGORITHMS {
         if env::var("FLOWGAUGE_GOLDEN").is_ok_and(|what| what == "write") {
             write(info);

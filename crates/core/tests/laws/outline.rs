@@ -110,7 +110,7 @@ fn compare<K: FlowKey>(key_bytes: usize, info: &Info, seen: &mut Seen) {
 }
 
 #[test]
-fn an_outline_says_what_the_summary_answers() {
+fn an_outline_gives_the_answers_of_the_summary() {
     let mut seen = Seen::default();
     for info in ALGORITHMS {
         compare::<Key4>(4, info, &mut seen);
@@ -125,7 +125,7 @@ fn an_outline_says_what_the_summary_answers() {
 
 /// A concurrent summary answers what its outline says, or is refused alike.
 #[test]
-fn an_outline_says_what_a_concurrent_summary_answers() {
+fn an_outline_gives_the_answers_of_a_concurrent_summary() {
     let mut seen = Seen::default();
     for info in ALGORITHMS {
         for parameters in parameters(info) {

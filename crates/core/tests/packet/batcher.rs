@@ -149,12 +149,12 @@ fn compare(bursts: usize, seed: u64) -> usize {
 }
 
 #[test]
-fn lanes_take_what_the_parser_reads() {
+fn lanes_equal_the_parser() {
     assert!(compare(400, 0x7ab) >= 40_000);
 }
 
 #[test]
 #[ignore = "the long form, ten million frames: make soak runs it"]
-fn lanes_take_what_the_parser_reads_long() {
+fn lanes_equal_the_parser_long() {
     assert!(compare(80_000, 0x1a7e) >= 10_000_000);
 }

@@ -61,7 +61,7 @@ fn sessions_of_pppoe() {
 }
 
 #[test]
-fn what_is_wrong_with_a_session() {
+fn faults_of_a_session_are_named() {
     let session = frame(0x8864, &pppoe(&put(&[0, 0x21], &v4())));
     for length in 14..20 {
         assert_eq!(ethernet(&session[..length]), cut(Layer::Ppp, 14));

@@ -17,7 +17,7 @@ fn ethernet_carries_ip() {
 }
 
 #[test]
-fn what_has_no_key_says_why() {
+fn frames_without_a_key_give_the_reason() {
     for (ether_type, reason) in [
         (0x0806, NoKey::Arp),
         (0x8035, NoKey::Arp),

@@ -144,7 +144,7 @@ fn tunnels_nest() {
 }
 
 #[test]
-fn what_cannot_be_read_of_a_tunnel_is_malformed() {
+fn unreadable_tunnels_are_malformed() {
     for (name, protocol, carrier) in carriers() {
         let tunnel = outer(protocol, &carrier(&v4()));
         // A cut before the inner ports gives neither the inner key nor the outer one.
@@ -218,7 +218,7 @@ fn the_outer_length_bounds_the_tunnel() {
 }
 
 #[test]
-fn what_is_no_tunnel_stands_for_itself() {
+fn packets_that_are_no_tunnel_stand_for_themselves() {
     let in_vxlan = frame(0x0800, &v4());
     for (name, packet) in [
         ("ARP in VXLAN", outer(17, &vxlan(&frame(0x0806, &[0; 28])))),

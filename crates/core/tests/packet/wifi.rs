@@ -37,7 +37,7 @@ fn data_frames_carry_ip() {
 }
 
 #[test]
-fn what_carries_no_packet_says_why() {
+fn frames_without_a_packet_give_the_reason() {
     // A beacon, a probe, an acknowledgement, block acknowledgement, an extension, null data.
     for control in [0x80, 0x40, 0xd4, 0x94, 0x0c, 0x48, 0xc8] {
         for flags in [0, 0x40] {
@@ -116,7 +116,7 @@ fn radiotap_in_front() {
 }
 
 #[test]
-fn ppi_names_what_it_stands_in_front_of() {
+fn ppi_names_the_link_type_behind_it() {
     let ppi = |link: u32, length: u16, rest: &[u8]| {
         let [low, high] = length.to_le_bytes();
         let header = put(&[0, 0, low, high], &link.to_le_bytes());

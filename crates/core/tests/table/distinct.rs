@@ -143,7 +143,7 @@ fn a_full_filter_says_at_least() {
 /// The filter of a displaced address is set aside or lost, and untracked packets never reach a
 /// filter: each of their packets may bring another peer.
 #[test]
-fn bounds_hold_for_what_a_filter_did_not_see() {
+fn bounds_hold_for_peers_that_a_filter_did_not_see() {
     let mut random = fastrand::Rng::with_seed(3);
     let others = packets(64, 64, 3);
     let (before, after) = (peers(1000, 300, 1, &mut random), peers(1000, 200, 1, &mut random));

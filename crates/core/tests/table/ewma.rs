@@ -153,7 +153,7 @@ fn shards_merge_to_the_whole_forecast() {
 
 /// In a full table, the bounds of every listed flow include what it may have had while untracked.
 #[test]
-fn bounds_hold_what_was_untracked() {
+fn bounds_include_untracked_packets() {
     for name in TABLES {
         let buckets = if name == "cuckoo-4" { "16" } else { "64" };
         let parameters = [STATE, ("buckets", buckets)];

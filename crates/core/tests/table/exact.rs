@@ -171,7 +171,7 @@ fn memory_is_reserved_by_the_formula() {
 }
 
 #[test]
-fn what_cannot_be_built_says_why() {
+fn refused_builds_give_the_reason() {
     let refuse = |name: &str, parameters: &[(&str, &str)]| {
         let built = try_build::<Key8>(name, &options(1 << 20, 1, parameters));
         built.err().unwrap().to_string()

@@ -99,7 +99,7 @@ fn a_flood_of_colliding_keys_ends() {
 
 /// A flow may be listed in one table and untracked in another: the merged bounds include both.
 #[test]
-fn bounds_of_merged_tables_hold_what_either_had_no_room_for() {
+fn bounds_of_merged_tables_include_the_untracked_packets_of_both() {
     for name in TABLES {
         // Room for one flow in linear tables, for two or eight in the others.
         let options = options(1 << 20, 1, &[("buckets", "2")]);

@@ -91,7 +91,7 @@ fn changes_are_those_of_an_average_in_a_map() {
 }
 
 #[test]
-fn a_full_history_counts_what_it_lost_and_bounds_what_it_reports() {
+fn a_full_history_counts_lost_flows_and_bounds_reported_ones() {
     check(42, (epochs(), 0usize..30), |(epochs, room)| {
         let mut task = build("changes", &with_room(&lane_bytes(epochs[0].key), room));
         let reserved = task.history_bytes();

@@ -165,7 +165,7 @@ fn pairs_of_many_ipv4_flows_are_those_of_the_definition() {
 }
 
 #[test]
-fn the_root_counts_what_no_other_prefix_covers() {
+fn the_root_counts_packets_that_no_other_prefix_covers() {
     let flow = |n: u8| (vec![n, 0, 0, 1], Size { packets: 1, bytes: 40 });
     let table = Table { flows: (0..20).map(flow).collect(), ..Table::default() };
     let case = Case {

@@ -90,7 +90,7 @@ fn check_accepts_the_keys_with_the_fields_that_a_task_needs() {
 }
 
 #[test]
-fn refusals_name_what_would_answer() {
+fn refusals_name_algorithms_that_answer() {
     let rough = Rough::default();
     let refusal = |name: &str, kind, answers| {
         let task = build(name, &with_history());

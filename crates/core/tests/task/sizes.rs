@@ -55,7 +55,7 @@ fn heavy_hitters_are_all_flows_strictly_over_the_threshold() {
 }
 
 #[test]
-fn flow_size_finds_what_is_there_and_bounds_what_is_not() {
+fn flow_size_finds_present_flows_and_bounds_absent_ones() {
     let cases = (case(any_key()), prop::collection::vec(any::<prop::sample::Index>(), 1..6));
     check(3, cases, |(case, picks)| {
         let known: Vec<_> = case.flows().collect();

@@ -72,7 +72,7 @@ fn the_accounts_balance_and_the_epochs_add_up_to_the_total() {
 }
 
 #[test]
-fn what_each_key_needs_decides_what_is_malformed() {
+fn only_fields_that_a_key_needs_make_it_malformed() {
     let mut pcap = Pcap::new();
     let whole = udp((1, 1), (2, 2));
     pcap.frame(0, &whole).frame(1, &whole[..36]).frame(2, &whole[..20]).frame(3, &arp());
@@ -112,7 +112,7 @@ fn the_filter_comes_before_the_headers_and_the_limit_behind_it() {
 }
 
 #[test]
-fn a_full_table_counts_what_it_could_not_take() {
+fn a_full_table_counts_untracked_packets() {
     let mut pcap = Pcap::new();
     for i in 0..1000 {
         pcap.udp(i, (i as u32, 1), (2, 80));

@@ -73,7 +73,7 @@ fn a_run_without_an_answer_is_refused() {
 
 /// Colliding keys are no full table.
 #[test]
-fn what_is_displaced_did_not_lack_room() {
+fn displaced_packets_are_not_untracked() {
     for (algorithm, why) in [
         ("replacing-array", "flows were displaced by others in the same slot"),
         ("linear-table", "the table was full"),
@@ -379,7 +379,7 @@ fn a_slice_has_its_part_of_the_flows() {
 
 /// For every dispatch, several workers audit what one worker audits.
 #[test]
-fn the_audit_does_not_depend_on_who_measures() {
+fn the_audit_does_not_depend_on_the_workers() {
     println!("seed 74");
     let bytes = mixed(74, 6000);
     for epoch in [EpochLength::Whole, EpochLength::Packets(1777), EpochLength::Time(4_000_000_000)]
@@ -412,7 +412,7 @@ fn the_audit_does_not_depend_on_who_measures() {
 
 /// Flows without room in the exact table are counted and noted; the others are compared.
 #[test]
-fn a_full_table_says_what_it_does_not_compare() {
+fn a_full_table_counts_packets_not_compared() {
     println!("seed 75");
     let report =
         only_epoch(Config { audit: Some(1), memory_bytes: 64 << 10, ..sketch() }, &mixed(75, 6000));
@@ -425,7 +425,7 @@ fn a_full_table_says_what_it_does_not_compare() {
 }
 
 #[test]
-fn what_cannot_be_audited_is_refused() {
+fn impossible_audits_are_refused() {
     let refused = |config: Config| refusal(Config { audit: Some(64), ..config }).to_string();
     let text = refused(algorithm("hyperloglog", &[]));
     assert!(text.starts_with("cannot audit hyperloglog: it does not estimate"), "{text}");

@@ -207,7 +207,7 @@ const KEYS: [&str; 16] = [
 
 /// Alone and beside others, with and without details: the flows are those of plain counting.
 #[test]
-fn what_frames_say_beside_five_tuples_is_counted() {
+fn fields_beyond_five_tuples_are_counted() {
     let (bytes, packets) = packets(3000);
     for state in ["counter", "detail"] {
         let configs: Vec<_> = KEYS

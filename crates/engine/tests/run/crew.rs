@@ -45,7 +45,7 @@ pub(crate) fn busy(overrun: Overrun) -> Config {
 /// The closer takes long over the first epoch: the worker that has all the packets waits
 /// for summaries in the third, and its ring is full. Each epoch's report says how many it measured.
 #[test]
-fn what_finds_a_full_ring_is_dropped_and_counted() {
+fn batches_that_find_a_full_ring_are_dropped_and_counted() {
     for workers in [2, 4] {
         let mut sums = Vec::new();
         let mut wait = Some(Duration::from_millis(300));

@@ -284,7 +284,7 @@ fn a_clock_that_is_set_costs_no_packet_and_its_steps_are_marked() {
 }
 
 #[test]
-fn epochs_end_by_the_clock_and_what_was_lost_is_told() {
+fn epochs_end_by_the_clock_and_losses_are_reported() {
     for workers in [1, 2] {
         let epoch = EpochLength::Time(SECOND);
         let config = Config { epoch, workers, ..asking(&["top"]) };

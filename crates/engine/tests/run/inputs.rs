@@ -86,7 +86,7 @@ fn sketch() -> Config {
 }
 
 #[test]
-fn workers_by_turns_report_what_one_does() {
+fn workers_by_turns_report_the_same_as_one() {
     // Some five windows, with packets of all kinds whose times go back and forth.
     let bytes = mixed(31, 16_000);
     let few = || Captures::from_reader("pipe", Few(io::Cursor::new(bytes.clone())));
@@ -150,7 +150,7 @@ fn each_worker_has_its_flows_so_that_the_room_of_all_of_them_counts() {
 }
 
 #[test]
-fn damage_ends_a_capture_and_not_what_was_read_before() {
+fn damage_ends_a_capture_and_keeps_earlier_packets() {
     let sound = mixed(33, 16_000);
     for cut in [sound.len() - 5, sound.len() / 2, 300_000, 100, 30, 10, 0] {
         let bytes = sound[..cut].to_vec();
@@ -218,7 +218,7 @@ fn several_interfaces(packets: u64) -> Vec<u8> {
 }
 
 #[test]
-fn interfaces_and_what_the_filter_says_of_them_are_those_of_one_reader() {
+fn interfaces_and_their_filter_notes_are_those_of_one_reader() {
     let bytes = several_interfaces(9_000);
     let filter = Some(Filter::new("udp").unwrap());
     for config in [table(), Config { filter, ..table() }] {

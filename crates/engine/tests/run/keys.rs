@@ -128,7 +128,7 @@ pub(crate) fn reports(plan: Plan, bytes: &[u8]) -> BTreeMap<String, Value> {
 /// Every set of fields, with and without prefixes, measured alone and beside others: the sizes of all
 /// flows are those of plain counting.
 #[test]
-fn every_key_counts_what_it_names() {
+fn every_key_counts_by_its_fields() {
     let (bytes, packets) = packets(4000);
     let mut keys = Vec::new();
     for bits in 1..32_usize {

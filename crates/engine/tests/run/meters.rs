@@ -206,7 +206,7 @@ fn headers_in_columns_count_as_rows_do() {
 
 /// Each packet is read once, into blocks of rows; every measurement reports what it reports alone.
 #[test]
-fn several_measurements_in_one_pass_report_what_each_reports_alone() {
+fn several_measurements_in_one_pass_report_the_same_as_each_alone() {
     println!("seed 33");
     let bytes = mixed(33, PACKETS);
     let frames = frames(&bytes);

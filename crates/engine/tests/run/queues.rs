@@ -57,7 +57,7 @@ fn common(line: &Value) -> Value {
 }
 
 #[test]
-fn queues_report_together_what_one_meter_reports() {
+fn queues_report_together_the_same_as_one_meter() {
     let packets = traffic(41);
     let mut pcap = Pcap::new();
     for (time_ns, frame) in &packets {
@@ -280,7 +280,7 @@ fn a_live_meter_never_waits_for_the_closer() {
 }
 
 #[test]
-fn what_queues_cannot_gather_is_refused() {
+fn measurements_that_queues_cannot_gather_are_refused() {
     let of = |config: Config| refusal(Config { queues: 2, ..config }).to_string();
     let base = asking(&["top"]);
     let packets = of(Config { epoch: EpochLength::Packets(9), ..base.clone() });

@@ -10,7 +10,7 @@ use flowgauge_engine::{Config, EngineError, Plan};
 use crate::{asking, refusal};
 
 #[test]
-fn what_does_not_exist_is_refused() {
+fn unknown_names_are_refused() {
     let text = refusal(asking(&["tops"])).to_string();
     assert_eq!(text, "unknown task 'tops'; did you mean 'top'?");
     let text = refusal(asking(&["weather"])).to_string();
@@ -110,7 +110,7 @@ fn the_algorithms_named_can() {
 
 /// Every task, for every key: what answers it is named with its parameters, and does.
 #[test]
-fn every_task_that_is_refused_names_what_answers_it() {
+fn every_refused_task_names_algorithms_that_answer_it() {
     let mut refused = 0;
     for kind in KeyKind::NAMED.map(|(_, kind)| kind) {
         for task in TASKS {
@@ -152,7 +152,7 @@ fn parameters_that_answer_are_named() {
 
 /// Behind a sampler no algorithm answers entropy; without it some do.
 #[test]
-fn what_answers_without_the_accelerators_is_named_as_such() {
+fn algorithms_that_answer_without_the_accelerators_are_named_as_such() {
     let accelerators = vec![("uniform".to_owned(), Parameters::default())];
     let config = Config { accelerators, ..asking(&["entropy"]) };
     let text = refusal(config.clone()).to_string();

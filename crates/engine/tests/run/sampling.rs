@@ -263,7 +263,7 @@ fn a_measurement_without_a_sampler_gets_every_packet() {
 /// Measurements that all sample each read the packets that they read alone, however these come; those
 /// that none of them wants are not asked for.
 #[test]
-fn measurements_that_all_sample_read_what_each_reads_alone() {
+fn measurements_that_all_sample_read_the_same_as_each_alone() {
     println!("seeds 0 and 4");
     let bytes = mixed(4, 6000);
     let frames = frames(&bytes);
@@ -339,7 +339,7 @@ fn measurements_that_all_sample_read_what_each_reads_alone() {
 }
 
 #[test]
-fn several_workers_take_what_one_reads() {
+fn several_workers_take_the_packets_of_one() {
     println!("seeds 0 and 4");
     let bytes = mixed(4, 6000);
     for config in every() {
@@ -352,14 +352,14 @@ fn several_workers_take_what_one_reads() {
 }
 
 #[test]
-fn the_limit_counts_what_is_passed_over() {
+fn the_limit_counts_skipped_packets() {
     let config = Config { limit: Some(1000), ..one_in_ten(asking(&["top"])) };
     let epoch = only_epoch(config, &mixed(4, 6000));
     assert_eq!(count(&epoch, "read"), 1000);
 }
 
 #[test]
-fn what_it_does_not_go_with_is_refused_with_what_it_does() {
+fn unsuitable_configurations_are_refused_with_suitable_ones() {
     let base = asking(&["top"]);
     let uniform = one_in_ten(base.clone());
     let filter = Some(Filter::new("udp").unwrap());

@@ -177,7 +177,7 @@ fn within_epochs_updates_count_anew_and_none_is_made_where_an_epoch_ends() {
 /// The closer takes long over the first update: what then finds the ring full is in no answer and is
 /// counted, in each report from the beginning of its epoch.
 #[test]
-fn what_is_dropped_on_the_way_is_told_in_each_update() {
+fn packets_dropped_on_the_way_are_reported_in_each_update() {
     let config = Config {
         epoch: EpochLength::Packets(60_000),
         updates: EpochLength::Packets(10_000),
@@ -202,7 +202,7 @@ fn what_is_dropped_on_the_way_is_told_in_each_update() {
 }
 
 #[test]
-fn what_compares_epochs_hears_of_no_update() {
+fn tasks_that_compare_epochs_take_no_update() {
     let bytes = mixed(24, PACKETS);
     let config = Config { epoch: EpochLength::Packets(1500), ..asking(&["changes", "top"]) };
     let whole = reports(config.clone(), &bytes);
@@ -379,7 +379,7 @@ fn updates_that_cannot_be_are_refused_with_a_reason() {
 }
 
 #[test]
-fn the_memory_is_divided_by_what_there_is() {
+fn the_memory_is_divided_among_all_summaries() {
     let plan = |name: &str, workers, updates, dispatch| {
         let config = Config { workers, updates, dispatch, ..algorithm(name, &[]) };
         // Less than the sketches would take by themselves.
@@ -412,7 +412,7 @@ fn the_memory_is_divided_by_what_there_is() {
 }
 
 #[test]
-fn a_sink_is_told_what_is_an_update() {
+fn a_sink_can_tell_updates_from_epochs() {
     let config = Config { updates: EpochLength::Packets(400), ..asking(&["top"]) };
     let mut found = Vec::new();
     each(config, &one_flow(1000), |report| {

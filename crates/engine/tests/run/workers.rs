@@ -192,7 +192,7 @@ fn other_summaries_stay_within_their_bounds() {
 }
 
 #[test]
-fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
+fn measurements_impossible_for_several_workers_are_refused_with_a_reason() {
     let refused = |algorithm: &str, parameters: [(&str, &str); 1], dispatch| {
         let parameters = Parameters::new(parameters);
         let (algorithm, workers) = (algorithm.to_owned(), 2);
@@ -297,7 +297,7 @@ fn sharing(workers: usize, config: &Config) -> Config {
 }
 
 #[test]
-fn what_workers_share_is_reported_as_by_one() {
+fn shared_summaries_report_as_one_worker_does() {
     let configs = configs();
     let names = configs.iter().map(|config| config.algorithm.as_str());
     assert!(names.eq(catalog::CONCURRENT.iter().copied()));
@@ -352,7 +352,7 @@ fn parts_of_a_file_are_measured_in_one_summary() {
 
 /// With workers too slow for the source, each epoch measures what it did not drop.
 #[test]
-fn what_is_not_dropped_is_measured_once() {
+fn packets_not_dropped_are_measured_once() {
     let mut epochs = 0;
     let config = Config { overrun: Overrun::Drop, ..sharing(3, &busy(Overrun::Drop)) };
     let outcome = each(config, &one_flow(45_000), |report| {
@@ -396,7 +396,7 @@ fn all_the_memory_is_shared() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused_with_what_can() {
+fn summaries_that_cannot_be_shared_are_refused_with_those_that_can() {
     let refused = |config: Config| refusal(Config { shared: true, ..config }).to_string();
     let two = Config { workers: 2, ..Config::seeded(0) };
     let text = refused(Config::seeded(0));

@@ -118,7 +118,7 @@ fn one_failed_sink_ends_a_replay() {
 }
 
 #[test]
-fn a_live_run_does_not_wait_and_counts_what_a_slow_sink_misses() {
+fn a_live_run_does_not_wait_and_counts_items_missed_by_a_slow_sink() {
     let (go, slow, first) = held();
     let (quick, second) = sink(|| Ok(()));
     let mut outlets = Outlets::new(Pace::Live, vec![first, second]).unwrap();
@@ -162,7 +162,7 @@ fn a_live_run_does_not_wait_and_counts_what_a_slow_sink_misses() {
 /// A full queue of reports does not miss the snapshots that its sink has no use for, and the other way
 /// around.
 #[test]
-fn a_sink_misses_only_what_it_takes() {
+fn a_sink_misses_only_items_that_it_takes() {
     let closed = || Err(SinkError::Closed { output: "on purpose".to_owned() });
     let (_, reports) = sink_of(Takes::Reports, closed);
     let (_, snapshots) = sink_of(Takes::Snapshots, closed);

@@ -65,7 +65,7 @@ fn configs() -> Vec<(Config, &'static [&'static str])> {
 }
 
 #[test]
-fn a_snapshot_answers_what_its_run_answered() {
+fn a_snapshot_answers_as_its_run_did() {
     println!("seed 51");
     let bytes = mixed(51, 5000);
     for (config, tasks) in configs() {
@@ -119,7 +119,7 @@ fn parts_that_are_merged_answer_as_the_whole() {
 }
 
 #[test]
-fn a_merge_of_what_differs_names_the_field() {
+fn a_merge_of_different_snapshots_names_the_field() {
     let bytes = mixed(53, 300);
     let base = || Config { key: "source".parse().unwrap(), ..asking(&["top"]) };
     let mut one = snapshot(base(), &bytes);

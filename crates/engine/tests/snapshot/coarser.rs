@@ -100,7 +100,7 @@ fn bounds_hold(found: &Value, truth: &Value, what: &str) -> usize {
 
 /// Where a table was full, or a summary keeps some keys only, bounds hold for the coarser keys, too.
 #[test]
-fn bounds_of_sums_have_what_is_not_listed() {
+fn bounds_of_sums_include_unlisted_flows() {
     let bytes = packets(72);
     let whole = |config: Config| Config { top: 10_000, ..config };
     for (algorithm, parameters) in [
@@ -124,7 +124,7 @@ fn bounds_of_sums_have_what_is_not_listed() {
 }
 
 #[test]
-fn what_holds_no_whole_keys_is_refused_with_the_reason() {
+fn summaries_without_whole_keys_are_refused_with_the_reason() {
     let bytes = packets(73);
     let refused = |measured: &str, algorithm: &str, key: &str, reason: &str| {
         let mut snapshot = snapshot(by(measured, algorithm, &[]), &bytes);

@@ -106,7 +106,7 @@ fn stored(config: Config) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_stored_long_ago_is_read_and_stored_again() {
+fn golden_files_are_read_and_stored_again() {
     println!("seed 61");
     for (name, config) in measurements() {
         let stored = stored(config);

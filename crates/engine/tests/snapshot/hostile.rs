@@ -126,7 +126,7 @@ fn forged_fields_do_no_harm() {
 
 /// The inputs that are kept for the fuzz target, and the golden files, which are its seeds.
 #[test]
-fn what_fuzzing_found_does_no_harm() {
+fn inputs_found_by_fuzzing_do_no_harm() {
     let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/snapshot");
     let found = fs::read_dir(inputs).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
     let golden = measurements().into_iter().flat_map(|(name, config)| {

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_noise_cannot_be_told() {
+    fn differences_within_the_noise_are_undecided() {
         let least = |number, noise| Part::at_least("", number, 10.0).timed().check(noise).holds;
         assert_eq!([least(10.2, 0.0), least(9.8, 0.0), least(10.4, 0.0)], [None, None, YES]);
         assert_eq!([least(10.4, 0.05), least(9.4, 0.05), least(10.6, 0.05)], [None, NO, YES]);

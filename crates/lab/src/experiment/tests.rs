@@ -272,7 +272,7 @@ fn runs_are_resumed_and_merged() {
 
 /// Repetitions refer to experiments, and differ from the original setting.
 #[test]
-fn what_is_measured_again_is_known() {
+fn repetitions_differ_from_known_experiments() {
     for (name, again) in super::setting::REPETITIONS {
         assert!(EXPERIMENTS.iter().any(|experiment| experiment.name == *name), "{name}");
         for again in *again {

@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_has_no_say() {
+    fn measured_times_retake_no_round() {
         let good = [2.0, 1.95];
         let times = [(0.6, good), (3.0, good), (0.7, good), (0.5, good)];
         let rounds = rounds(4, 8, &times);
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_in_which_others_ran_are_retaken() {
+    fn rounds_with_other_processes_are_retaken() {
         let mut rounds = Rounds::new(2, 9);
         for cores in [false, true, false, true, true] {
             rounds.take(|| Round { one_ns: 2.0, two_ns: 1.0, arithmetic: [2.0; 2], cores });

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted() {
+    fn packets_without_room_are_counted() {
         let mut batch = Batch::new();
         let mut runners: [Box<dyn Runner<Key8>>; 3] = [
             Box::new(Inline::<Key8, 0>::new(Rule::Linear, 1 << 12)),

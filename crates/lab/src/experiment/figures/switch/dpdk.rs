@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_contradicts() {
+    fn longer_times_contradict() {
         assert_eq!([cost(0.9), cost(1.1)], ["Reproduced", "Contradicted"]);
         assert_eq!(judge_cost(&Table::new(["measurement", "added_ns"])).worst(), "Cannot be told");
     }

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loses_more_contradicts() {
+    fn more_losses_contradict() {
         let limits =
             |lost, agg_evict| judge_limits(&table(10.0, agg_evict, 3.0, 1.0, lost)).worst();
         assert_eq!(limits(0.9, 8.0), "Reproduced");
