@@ -1,9 +1,13 @@
-//! Link types, VLAN tags, MPLS labels, and frames without a key.
+//! Frames of every link type: Ethernet with tags and labels, serial lines, 802.11, netfilter's log;
+//! and frames without a key.
 
-use flowgauge_core::packet::{Headers, Layer, LinkType, MAX_NESTED, NoKey, parse};
+use flowgauge_core::packet::{Headers, Layer, LinkType, MAX_NESTED, NoKey, Ports, parse};
 
-use crate::frames::{PORTS, ethernet as frame, label, packet_v4, packet_v6, put, tag};
-use crate::{contradiction, cut, ethernet, no_key, v4, v6};
+use crate::frames::{
+    PORTS, ethernet as frame, label, nflog, packet_v4, packet_v6, pppoe, put, radiotap, snap, tag,
+    wifi,
+};
+use crate::{contradiction, cut, ethernet, malformed, no_key, v4, v6};
 
 #[test]
 fn ethernet_carries_ip() {
@@ -200,4 +204,271 @@ fn other_link_types_have_no_key() {
     }
     assert_eq!(LinkType(227).to_string(), "227 (CAN with SocketCAN headers)");
     assert_eq!(LinkType(300).to_string(), "300");
+}
+
+// Serial lines and their encapsulations (PPP, `PPPoE`, Cisco HDLC), and netfilter's log.
+
+/// Each way to write the number of a protocol.
+fn numbered(protocol: u8) -> [Vec<u8>; 4] {
+    [vec![0, protocol], vec![protocol], vec![0xff, 3, 0, protocol], vec![0xff, 3, protocol]]
+}
+
+#[test]
+fn ppp_with_and_without_framing() {
+    for link in [LinkType::PPP, LinkType::PPP_HDLC] {
+        for (to_v4, to_v6) in numbered(0x21).into_iter().zip(numbered(0x57)) {
+            assert_eq!(parse(link, &put(&to_v4, &v4())), packet_v4(17, PORTS));
+            assert_eq!(parse(link, &put(&to_v6, &v6())), packet_v6(6, PORTS));
+            assert_eq!(parse(link, &to_v4), cut(Layer::Ipv4, to_v4.len() as u32));
+            let directed = put(&put(&[1], &to_v4), &v4());
+            assert_eq!(parse(LinkType::PPP_WITH_DIR, &directed), packet_v4(17, PORTS));
+        }
+        for protocol in [0x0281_u16, 0x0283] {
+            let labels = put(&protocol.to_be_bytes(), &label(false, &label(true, &v4())));
+            assert_eq!(parse(link, &labels), packet_v4(17, PORTS));
+        }
+        // LCP, compressed TCP, multilink.
+        for protocol in [0xc021_u16, 0x002d, 0x003d] {
+            let other = put(&protocol.to_be_bytes(), &v4());
+            assert_eq!(parse(link, &other), no_key(NoKey::Ppp));
+        }
+        assert_eq!(parse(link, &[]), cut(Layer::Ppp, 0));
+        assert_eq!(parse(link, &[0]), cut(Layer::Ppp, 0));
+        assert_eq!(parse(link, &[0xff]), cut(Layer::Ppp, 0));
+        assert_eq!(parse(link, &[0xff, 3]), cut(Layer::Ppp, 2));
+        assert_eq!(parse(link, &[0xff, 3, 0]), cut(Layer::Ppp, 2));
+        assert_eq!(parse(link, &put(&[0xff, 7, 0, 0x21], &v4())), contradiction(Layer::Ppp, 0));
+        assert_eq!(parse(link, &put(&[0, 0x21], &v6())), contradiction(Layer::Ipv4, 2));
+    }
+    assert_eq!(parse(LinkType::PPP_WITH_DIR, &[]), cut(Layer::Link, 0));
+    assert_eq!(parse(LinkType::PPP_WITH_DIR, &[1]), cut(Layer::Ppp, 1));
+}
+
+#[test]
+fn sessions_of_pppoe() {
+    for number in &numbered(0x21)[..2] {
+        let session = pppoe(&put(number, &v4()));
+        assert_eq!(parse(LinkType::PPP_ETHER, &session), packet_v4(17, PORTS));
+        let padded = put(&frame(0x8864, &session), &[0; 16]);
+        assert_eq!(ethernet(&padded), packet_v4(17, PORTS));
+        let tagged = frame(0x88a8, &tag(0x8100, &tag(0x8864, &session)));
+        assert_eq!(ethernet(&tagged), packet_v4(17, PORTS));
+        let cooked = put(&[0; 14], &put(&[0x88, 0x64], &session));
+        assert_eq!(parse(LinkType::LINUX_SLL, &cooked), packet_v4(17, PORTS));
+    }
+    let v6 = frame(0x8864, &pppoe(&put(&[0, 0x57], &v6())));
+    assert_eq!(ethernet(&v6), packet_v6(6, PORTS));
+    assert_eq!(ethernet(&frame(0x8864, &pppoe(&[0xc0, 0x21, 1, 1, 0, 4]))), no_key(NoKey::Ppp));
+}
+
+#[test]
+fn faults_of_a_session_are_named() {
+    let session = frame(0x8864, &pppoe(&put(&[0, 0x21], &v4())));
+    for length in 14..20 {
+        assert_eq!(ethernet(&session[..length]), cut(Layer::Ppp, 14));
+    }
+    assert_eq!(ethernet(&session[..21]), cut(Layer::Ppp, 20));
+    assert_eq!(ethernet(&session[..41]), cut(Layer::Ipv4, 22));
+    let changed = |at: usize, value: u8| {
+        let mut frame = session.clone();
+        frame[at] = value;
+        ethernet(&frame)
+    };
+    // Another version or type, and a code of discovery.
+    assert_eq!(changed(14, 0x21), contradiction(Layer::Ppp, 14));
+    assert_eq!(changed(14, 0x12), contradiction(Layer::Ppp, 14));
+    assert_eq!(changed(15, 9), contradiction(Layer::Ppp, 14));
+    // Lengths that end the session packet within the headers.
+    assert_eq!(changed(19, 1), contradiction(Layer::Ppp, 20));
+    assert_eq!(changed(19, 21), contradiction(Layer::Ipv4, 22));
+    let ports = malformed(Layer::Transport, 42, flowgauge_core::packet::Fault::Contradiction);
+    assert_eq!(changed(19, 25), packet_v4(17, Ports::Malformed(ports)));
+    assert_eq!(changed(19, 26), packet_v4(17, PORTS));
+}
+
+#[test]
+fn cisco_hdlc() {
+    let hdlc = |address: u8, protocol: u16, payload: &[u8]| {
+        put(&[address, 0], &put(&protocol.to_be_bytes(), payload))
+    };
+    for link in [LinkType::C_HDLC, LinkType::PPP_HDLC] {
+        for address in [0x0f, 0x8f] {
+            let sends = |protocol, payload: &[u8]| parse(link, &hdlc(address, protocol, payload));
+            assert_eq!(sends(0x0800, &v4()), packet_v4(17, PORTS));
+            assert_eq!(sends(0x86dd, &v6()), packet_v6(6, PORTS));
+            assert_eq!(sends(0x8847, &label(true, &v4())), packet_v4(17, PORTS));
+            assert_eq!(sends(0x8035, &[0; 18]), no_key(NoKey::OtherProtocol));
+            assert_eq!(sends(0x2000, &[0; 18]), no_key(NoKey::OtherProtocol));
+            for length in 1..4 {
+                let short = &hdlc(address, 0x0800, &v4())[..length];
+                assert_eq!(parse(link, short), cut(Layer::Link, 0));
+            }
+            assert_eq!(parse(link, &hdlc(address, 0x0800, &v4()[..19])), cut(Layer::Ipv4, 4));
+        }
+    }
+}
+
+#[test]
+fn packets_that_netfilter_logged() {
+    for order in [u16::to_le_bytes, u16::to_be_bytes] {
+        let log = |family: u8, payload: &[u8]| {
+            nflog(
+                order,
+                family,
+                &[(1, &[8, 0, 1, 0]), (10, b"prefix\0"), (9, payload), (4, &[0; 4])],
+            )
+        };
+        assert_eq!(parse(LinkType::NFLOG, &log(2, &v4())), packet_v4(17, PORTS));
+        assert_eq!(parse(LinkType::NFLOG, &log(10, &v6())), packet_v6(6, PORTS));
+        assert_eq!(parse(LinkType::NFLOG, &log(3, &[0; 28])), no_key(NoKey::Arp));
+        assert_eq!(parse(LinkType::NFLOG, &log(7, &v4())), no_key(NoKey::OtherProtocol));
+        let whole = log(2, &v4());
+        for (length, offset) in [(0, 0), (3, 0), (4, 4), (7, 4), (11, 4), (12, 12), (24, 24)] {
+            assert_eq!(parse(LinkType::NFLOG, &whole[..length]), cut(Layer::Link, offset));
+        }
+        assert_eq!(parse(LinkType::NFLOG, &whole[..29]), cut(Layer::Ipv4, 28));
+        let mut version = whole.clone();
+        version[1] = 1;
+        assert_eq!(parse(LinkType::NFLOG, &version), contradiction(Layer::Link, 0));
+        // An attribute that ends before its own header, and a packet that exceeds its attribute.
+        let mut short = whole.clone();
+        short[4..6].copy_from_slice(&order(3));
+        assert_eq!(parse(LinkType::NFLOG, &short), contradiction(Layer::Link, 4));
+        let mut short = whole;
+        short[24..26].copy_from_slice(&order(23));
+        assert_eq!(parse(LinkType::NFLOG, &short), contradiction(Layer::Ipv4, 28));
+    }
+}
+
+// 802.11 frames, bare and behind what radios say of them.
+
+/// Data, and data with QoS control.
+const DATA: u8 = 0x08;
+const QOS: u8 = 0x88;
+
+fn wifi_v4() -> Vec<u8> {
+    snap(0x0800, &v4())
+}
+
+fn wifi_v6() -> Vec<u8> {
+    snap(0x86dd, &v6())
+}
+
+fn bare(frame: &[u8]) -> Headers {
+    parse(LinkType::IEEE802_11, frame)
+}
+
+#[test]
+fn data_frames_carry_ip() {
+    // Without an access point, to one, from one, and between two; retried, with more fragments.
+    for flags in [0, 1, 2, 3, 9, 0x22] {
+        assert_eq!(bare(&wifi([DATA, flags], &[], &wifi_v4())), packet_v4(17, PORTS));
+        assert_eq!(bare(&wifi([QOS, flags], &[5, 0], &wifi_v4())), packet_v4(17, PORTS));
+        assert_eq!(bare(&wifi([QOS, flags], &[5, 0], &wifi_v6())), packet_v6(6, PORTS));
+        let throughput = wifi([QOS, flags | 0x80], &[5, 0, 1, 2, 3, 4], &wifi_v4());
+        assert_eq!(bare(&throughput), packet_v4(17, PORTS));
+        // Without QoS the same flag means strict order.
+        assert_eq!(bare(&wifi([DATA, flags | 0x80], &[], &wifi_v4())), packet_v4(17, PORTS));
+    }
+    assert_eq!(bare(&wifi([DATA, 1], &[], &[0x42, 0x42, 3])), Headers::NoKey(NoKey::Llc));
+}
+
+#[test]
+fn frames_without_a_packet_give_the_reason() {
+    // A beacon, a probe, an acknowledgement, block acknowledgement, an extension, null data.
+    for control in [0x80, 0x40, 0xd4, 0x94, 0x0c, 0x48, 0xc8] {
+        for flags in [0, 0x40] {
+            let frame = wifi([control, flags], &[], &wifi_v4());
+            assert_eq!(bare(&frame), Headers::NoKey(NoKey::WifiControl), "{control:#x}");
+            assert_eq!(bare(&frame[..2]), Headers::NoKey(NoKey::WifiControl), "{control:#x}");
+        }
+    }
+    for control in [DATA, QOS] {
+        let frame = wifi([control, 0x41], &[0, 0], &wifi_v4());
+        assert_eq!(bare(&frame), Headers::NoKey(NoKey::WifiProtected));
+    }
+    let mut later = wifi([DATA, 1], &[], &wifi_v4());
+    later[22] |= 1;
+    assert_eq!(bare(&later), Headers::NoKey(NoKey::WifiParts));
+    let aggregate = wifi([QOS, 1], &[0x80, 0], &put(&[6; 12], &put(&[0, 36], &wifi_v4())));
+    assert_eq!(bare(&aggregate), Headers::NoKey(NoKey::WifiParts));
+}
+
+#[test]
+fn frames_that_are_cut_or_of_another_version() {
+    let frame = wifi([QOS, 0x83], &[0; 6], &wifi_v4());
+    for (lengths, at) in [(0..24, 0), (24..30, 24), (30..32, 30), (32..36, 32), (36..44, 36)] {
+        for length in lengths {
+            assert_eq!(bare(&frame[..length]), cut(Layer::Link, at), "{length}");
+        }
+    }
+    assert_eq!(bare(&frame[..44 + 19]), cut(Layer::Ipv4, 44));
+    for version in 1..4 {
+        let frame = wifi([DATA | version, 1], &[], &wifi_v4());
+        assert_eq!(bare(&frame), contradiction(Layer::Link, 0));
+    }
+}
+
+#[test]
+fn radiotap_in_front() {
+    const MORE: u32 = 1 << 31;
+    let tapped = |present: &[u32], fields: &[u8], frame: &[u8]| {
+        parse(LinkType::IEEE802_11_RADIOTAP, &put(&radiotap(present, fields, 3), frame))
+    };
+    let plain = wifi([DATA, 1], &[], &wifi_v4());
+    let odd = wifi([QOS, 1], &[0, 0], &wifi_v4());
+    let padded = wifi([QOS, 1], &[0, 0, 9, 9], &wifi_v4());
+    let found = packet_v4(17, PORTS);
+    assert_eq!(tapped(&[0], &[], &plain), found);
+    assert_eq!(tapped(&[2], &[0x10], &odd), found);
+    assert_eq!(tapped(&[2], &[0x20], &padded), found);
+    // A header that ends on a whole word has no padding.
+    assert_eq!(tapped(&[2], &[0x20], &plain), found);
+    // The time field is aligned to eight bytes.
+    assert_eq!(
+        tapped(&[3], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x20], &padded),
+        found
+    );
+    let time = [&[0xff; 4][..], &[7; 8], &[0x20]].concat();
+    assert_eq!(tapped(&[3 | MORE, 0], &time, &padded), found);
+    assert_eq!(tapped(&[3 | MORE, MORE, 0], &time[4..], &padded), found);
+    assert_eq!(tapped(&[2 | MORE, 0], &[0x20], &padded), found);
+
+    let whole = put(&radiotap(&[3], &[0; 9], 0), &plain);
+    let parse = |frame: &[u8]| parse(LinkType::IEEE802_11_RADIOTAP, frame);
+    for length in 0..17 {
+        assert_eq!(parse(&whole[..length]), cut(Layer::Link, 0));
+    }
+    assert_eq!(parse(&whole[..17]), cut(Layer::Link, 17));
+    let changed = |at: usize, value: u8| {
+        let mut frame = whole.clone();
+        frame[at] = value;
+        parse(&frame)
+    };
+    assert_eq!(changed(0, 1), contradiction(Layer::Link, 0));
+    assert_eq!(changed(2, 7), contradiction(Layer::Link, 0));
+    // Fields beyond the header: the flags, and another presence word.
+    assert_eq!(changed(2, 16), contradiction(Layer::Link, 16));
+    assert_eq!(parse(&put(&radiotap(&[MORE], &[], 0), &plain)), contradiction(Layer::Link, 8));
+}
+
+#[test]
+fn ppi_names_the_link_type_behind_it() {
+    let ppi = |link: u32, length: u16, rest: &[u8]| {
+        let [low, high] = length.to_le_bytes();
+        let header = put(&[0, 0, low, high], &link.to_le_bytes());
+        parse(LinkType::PPI, &put(&header, rest))
+    };
+    let plain = wifi([DATA, 1], &[], &wifi_v4());
+    assert_eq!(ppi(105, 8, &plain), packet_v4(17, PORTS));
+    assert_eq!(ppi(105, 12, &put(&[9; 4], &plain)), packet_v4(17, PORTS));
+    assert_eq!(ppi(101, 8, &wifi_v4()[8..]), packet_v4(17, PORTS));
+    assert_eq!(ppi(227, 8, &[]), Headers::Unread(LinkType(227)));
+    assert_eq!(ppi(105, 7, &plain), contradiction(Layer::Link, 0));
+    assert_eq!(ppi(1 << 16, 8, &plain), contradiction(Layer::Link, 0));
+    assert_eq!(ppi(105, 200, &plain), cut(Layer::Link, 0));
+    assert_eq!(parse(LinkType::PPI, &[0; 7]), cut(Layer::Link, 0));
+    assert_eq!(parse(LinkType::PPI, &[1; 9]), contradiction(Layer::Link, 0));
+    let nested = [0, 0, 8, 0, 192, 0, 0, 0].repeat(usize::from(MAX_NESTED) + 1);
+    assert_eq!(parse(LinkType::PPI, &nested), contradiction(Layer::Link, 8 * 16));
 }

@@ -1,15 +1,11 @@
 //! The header parser: each clause of its contract on handmade frames, its totality on random
 //! frames, and its results against those of another parser.
 
-mod batcher;
 mod frames;
 mod ip;
-mod line;
 mod link;
 mod peer;
 mod total;
-mod tunnels;
-mod wifi;
 
 use flowgauge_core::packet::{Fault, Headers, Layer, LinkType, Malformed, NoKey, parse};
 
