@@ -1,14 +1,16 @@
-//! Every flow has its exact size, whatever the state.
+//! Every flow has its exact size for any state. A full table counts the packets of other flows.
+
+use std::collections::HashSet;
 
 use flowgauge_core::catalog;
-use flowgauge_core::catalog::stored::encode;
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
-use flowgauge_core::summary::{BuildErrorKind, Estimate};
+use flowgauge_core::summary::{BuildErrorKind, Estimate, Summary};
 use flowgauge_core::terms::Size;
 
 use super::{
-    INLINE, Packet, TABLES, build, feed, info, listed, options, packets, stored_and_back, truth,
-    try_build,
+    INLINE, Packet, TABLES, build, feed, info, key, listed, one_each, options, packets,
+    stored_and_back, total, truth, try_build,
 };
 
 /// Each state, as parameters.
@@ -190,4 +192,240 @@ fn refused_builds_give_the_reason() {
     let refusal = try_build::<Key16>("linear-table", &five).err().unwrap().to_string();
     assert!(refusal.contains("use --key source"), "{refusal}");
     assert!(refuse("cuckoo-4", &[("buckets", "4294967296")]).contains("from 2 to 1073741824"));
+}
+
+// Tables that fill up.
+
+/// Listed flows are exact, all other packets are untracked, and the bounds allow for them.
+fn accounts_for<K: FlowKey>(name: &str, table: &dyn Summary<K>, packets: &[Packet]) {
+    let (truth, listed) = (truth::<K>(packets), listed(table));
+    let mut accounted = table.answers().untracked();
+    for (key, size) in &listed {
+        assert_eq!(*size, truth[key], "{name}");
+        accounted += *size;
+    }
+    assert_eq!(accounted, total(packets), "{name}");
+    for (key, size) in &truth {
+        let estimate = table.answers().size().unwrap().estimate(key).packets.unwrap();
+        let packets = size.packets as f64;
+        assert!(estimate.low <= packets && packets <= estimate.high, "{name}");
+    }
+}
+
+#[test]
+fn a_full_table_keeps_its_flows_exact_and_counts_the_rest() {
+    for name in TABLES {
+        for buckets in ["2", "4", "16", "64", "1024"] {
+            for seed in 0..4 {
+                let options = options(1 << 20, seed, &[("buckets", buckets)]);
+                let mut table = build::<Key8>(name, &options);
+                let packets = packets(20_000, 6000, seed);
+                feed(&mut *table, &packets);
+                accounts_for(name, &*table, &packets);
+                let copy = stored_and_back(name, &options, &*table);
+                accounts_for(name, &*copy, &packets);
+                // Clearing also resets the budget of failed walks.
+                let before = listed(&*table);
+                table.clear();
+                feed(&mut *table, &packets);
+                assert!(listed(&*table) == before, "{name}");
+            }
+        }
+    }
+}
+
+/// How many of `flows` new flows a table takes.
+fn taken(name: &str, buckets: &str, flows: u32, seed: u64) -> usize {
+    let mut table = build::<Key4>(name, &options(64 << 20, seed, &[("buckets", buckets)]));
+    feed(&mut *table, &one_each(0..flows));
+    table.answers().flows().unwrap().len()
+}
+
+/// Four slots per bucket: a load of 95 %, in small tables and large ones. One slot: about half; in
+/// theory a table of n slots has no room for about n^⅓ of n/2 flows.
+#[test]
+fn cuckoo_tables_reach_their_load() {
+    for seed in 0..8 {
+        for (buckets, slots) in [("256", 1 << 10), ("4096", 1 << 14), ("32768", 1 << 17)] {
+            let load = taken("cuckoo-4", buckets, slots, seed) as f64 / f64::from(slots);
+            assert!((0.95..=0.9532).contains(&load), "{buckets} buckets: {load}");
+        }
+        for (buckets, slots) in [("1024", 1 << 10), ("16384", 1 << 14), ("131072", 1 << 17)] {
+            let load = taken("cuckoo-1", buckets, slots / 2, seed) as f64 / f64::from(slots);
+            assert!((0.46..=0.5).contains(&load), "{buckets} buckets: {load}");
+        }
+    }
+}
+
+/// Keys with the same first bucket, as an attacker who knows the seed can send: linear tables take
+/// as many as they probe buckets, cuckoo tables move flows, and both terminate.
+#[test]
+fn a_flood_of_colliding_keys_ends() {
+    let options = options(1 << 20, 5, &[("buckets", "1024")]);
+    let digester = options.digester.for_keys(Key4::BYTES);
+    let collides = |flow: &u32| key::<Key4>(*flow).digest(&digester) % 1024 == 7;
+    let flood: Vec<u32> = (0..).filter(collides).take(2000).collect();
+    let rounds: Vec<Packet> = (0..20).flat_map(|_| one_each(flood.iter().copied())).collect();
+    for name in TABLES {
+        let mut table = build::<Key4>(name, &options);
+        feed(&mut *table, &rounds);
+        accounts_for(name, &*table, &rounds);
+        // Second buckets are random.
+        let least = match name {
+            "linear-table" => 256,
+            INLINE | "indirect-table" => 512,
+            "cuckoo-1" => 400,
+            _ => 768,
+        };
+        assert!(table.answers().flows().unwrap().len() >= least, "{name}");
+    }
+}
+
+/// A flow may be listed in one table and untracked in another: the merged bounds include both.
+#[test]
+fn bounds_of_merged_tables_include_the_untracked_packets_of_both() {
+    for name in TABLES {
+        // Room for one flow in linear tables, for two or eight in the others.
+        let options = options(1 << 20, 1, &[("buckets", "2")]);
+        for seed in 0..20 {
+            let shards = [seed, seed + 100].map(|seed| packets(60, 12, seed));
+            let [mut sum, other] = shards.clone().map(|packets| {
+                let mut table = build::<Key4>(name, &options);
+                feed(&mut *table, &packets);
+                table
+            });
+            sum.merge(&*other).unwrap();
+            let sum = stored_and_back(name, &options, &*sum);
+            let truth = truth::<Key4>(&shards.concat());
+            let check = |key: &[u8], estimate: Estimate| {
+                let packets = truth[key].packets as f64;
+                assert!(estimate.low <= packets && packets <= estimate.high, "{name} {estimate:?}");
+            };
+            for key in truth.keys() {
+                check(key, sum.answers().size().unwrap().estimate(key).packets.unwrap());
+            }
+            sum.answers().candidates().unwrap().for_each(&mut |key, size| {
+                check(key.as_bytes(), size.packets.unwrap());
+            });
+        }
+    }
+}
+
+/// If flows can move, a flow that found no room may find some later. Its bounds then include its
+/// untracked packets; flows that had room before stay exact.
+#[test]
+fn bounds_hold_of_flows_that_found_room_late() {
+    let (mut late, mut exact) = (0, 0);
+    for seed in 0..400 {
+        let mut table = build::<Key4>("cuckoo-1", &options(1 << 20, seed, &[("buckets", "64")]));
+        let mut sent = Vec::new();
+        for flow in 0..32 {
+            let before = table.answers().untracked();
+            let mut packets = one_each(flow..=flow);
+            feed(&mut *table, &packets);
+            if table.answers().untracked() != before {
+                // Failed walks use up their budget, and packets without room add to it.
+                let more = one_each([flow; 200].into_iter());
+                feed(&mut *table, &more);
+                packets.extend(more);
+            }
+            sent.extend(packets);
+        }
+        let truth = truth::<Key4>(&sent);
+        table.answers().candidates().unwrap().for_each(&mut |key, size| {
+            let (size, truth) = (size.packets.unwrap(), truth[key.as_bytes()].packets as f64);
+            assert!(size.low <= truth && truth <= size.high, "{size:?} {truth}");
+            late += u32::from(size.value < truth);
+            exact += u32::from(size.low >= size.high);
+        });
+    }
+    assert!(late > 0 && exact > 400 * 16, "{late} late, {exact} exact");
+}
+
+/// Flows kept without packets make room for new ones, also for one that found no room before.
+#[test]
+fn bounds_hold_of_flows_that_found_room_when_silent_ones_left() {
+    for (name, buckets, room, before) in
+        [("linear-table", "1024", 256, 0), ("indirect-table", "2048", 512, 256)]
+    {
+        let options = options(1 << 20, 5, &[("buckets", buckets)]);
+        let digester = options.digester.for_keys(Key4::BYTES);
+        let collides = |flow: &u32| key::<Key4>(*flow).digest(&digester) % 2048 == 7;
+        let mut flood = (0..).filter(collides);
+        let mut table = build::<Key4>(name, &options);
+        feed(&mut *table, &one_each(flood.by_ref().take(room)));
+        assert_eq!(table.answers().untracked(), Size::default(), "{name}");
+        table.next_part();
+        let late = flood.next().unwrap();
+        feed(&mut *table, &one_each([late].into_iter()));
+        assert_eq!(table.answers().untracked().packets, 1, "{name}");
+        let others = 1 << 30..;
+        feed(&mut *table, &one_each(others.clone().take(before)));
+        feed(&mut *table, &one_each([late].into_iter().chain(others.skip(before)).take(256)));
+        let key = key::<Key4>(late);
+        assert!(listed(&*table).contains_key(key.canonical(Key4::BYTES)), "{name}");
+        let size = table.answers().size().unwrap().estimate(key.canonical(Key4::BYTES));
+        let packets = size.packets.unwrap();
+        assert!(packets.low <= 2.0 && 2.0 <= packets.high, "{name}: {packets:?}");
+    }
+}
+
+/// Stored keys that all hash to a few buckets under their seed are refused.
+#[test]
+fn stored_keys_that_collide_are_refused() {
+    for (name, mask, group) in
+        [("linear-table", 4095, 8), (INLINE, 32767, 1), ("indirect-table", 32767, 1)]
+    {
+        let options = options(16 << 20, 5, &[("buckets", "32768")]);
+        let digester = options.digester.for_keys(Key4::BYTES);
+        // Keys of four groups, or of four runs of buckets.
+        let collides = |flow: &u32| {
+            let home = key::<Key4>(*flow).digest(&digester) & mask;
+            home * group % 8192 < 8
+        };
+        let flood: Vec<u32> = (0..).filter(collides).take(16_000).collect();
+        let spread: Vec<u32> = (0..16_000).collect();
+        for (flows, reason) in [(flood, Some("collides with others")), (spread, None)] {
+            let other = self::options(16 << 20, 6, &[("buckets", "32768")]);
+            let mut table = build::<Key4>(name, &other);
+            feed(&mut *table, &one_each(flows.into_iter()));
+            let mut bytes = encode(info(name), &other, &*table);
+            // After magic, version, name, key bytes and the kind of seed.
+            bytes[4 + 2 + 1 + info(name).name.len() + 2 + 1..][..8]
+                .copy_from_slice(&5_u64.to_le_bytes());
+            let end = bytes.len() - 4;
+            let checksum = crc32fast::hash(&bytes[..end]);
+            bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+            let error = decode::<Key4>(&bytes, 16 << 20).err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), reason.is_some(), "{name}: {error:?}");
+            assert!(error.is_none_or(|error| error.contains(reason.unwrap())));
+        }
+    }
+}
+
+/// Three flows that share two buckets with one slot each: the third finds no room, and the failed
+/// walk loses neither of the others.
+#[test]
+fn a_failed_walk_is_undone() {
+    let options = options(1 << 20, 9, &[("buckets", "1024")]);
+    let mut table = build::<Key4>("cuckoo-1", &options);
+    let mut flows = HashSet::new();
+    let (mut flow, mut failed) = (0, 0);
+    while failed < 20 {
+        let before = table.answers().untracked();
+        feed(&mut *table, &one_each(flow..=flow));
+        if table.answers().untracked() == before {
+            flows.insert(key::<Key4>(flow).canonical(Key4::BYTES).to_vec());
+        } else {
+            failed += 1;
+        }
+        let now: HashSet<_> = listed(&*table).into_keys().collect();
+        assert!(now == flows, "after flow {flow}");
+        for key in &flows {
+            let size = table.answers().size().unwrap().estimate(key);
+            assert_eq!(size.packets.unwrap(), Estimate::exact(1));
+        }
+        flow += 1;
+    }
+    assert_eq!(table.answers().untracked(), Size { packets: 20, bytes: 20 * 64 });
 }

@@ -2,10 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod arrays;
-mod distinct;
-mod ewma;
 mod exact;
-mod full;
+mod states;
 #[path = "../support/zipf.rs"]
 mod zipf;
 
