@@ -2,8 +2,6 @@
 //! questions to summaries.
 #![allow(dead_code, reason = "the tests need more of what is shared than the targets do")]
 
-#[path = "../../crates/core/tests/laws/ask.rs"]
-mod ask;
 #[path = "../../crates/capture/tests/readers/naive.rs"]
 mod naive;
 pub mod records;

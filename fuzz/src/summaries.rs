@@ -3,7 +3,7 @@
 
 use flowgauge_core::key::{Key8, Key16};
 
-use super::ask::decode_and_use;
+use super::stream::decode_and_use;
 
 /// What a summary may reserve.
 const LIMIT: usize = 16 << 20;

@@ -1,4 +1,6 @@
-//! Agg-Evict before every algorithm that it can precede.
+//! Accelerators that pass on sums of packets: Agg-Evict before every algorithm that it can precede,
+//! and FlowRegulator before all tables. The error of FlowRegulator is tested together with
+//! InstaMeasure's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +10,7 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
-use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
+use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind, Reader, Writer};
 use flowgauge_core::summary::{
     Answers, Incompatible, Info, Ingest, Merge, Options, Parameters, Summary,
 };
@@ -16,9 +18,9 @@ use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::build;
-use super::stream::{Packet, feed, key, packets};
+use super::stream::{Packet, decode_and_use, feed, key, packets};
 
-const NAME: &str = "agg-evict";
+const AGG_EVICT: &str = "agg-evict";
 const FLOWS: u32 = 700;
 
 fn options(by: Measure) -> Options {
@@ -78,7 +80,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
             ("50", "random", "xor", 256),
         ] {
             let parameters = Parameters::new([("rows", rows), ("policy", policy), ("tags", tags)]);
-            let accelerator = (NAME, parameters.clone());
+            let accelerator = (AGG_EVICT, parameters.clone());
             let options =
                 Options { parameters: Parameters::new(plain.parameters()), ..options.clone() };
             let mut summary = build::<K>(Some(accelerator), info.name, &options).unwrap();
@@ -103,7 +105,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
             summary.clear();
             feed(&mut *summary, &packets, 256);
             let again = encode(info, &options, &*summary);
-            let mut other = build::<K>(Some((NAME, parameters)), info.name, &options).unwrap();
+            let mut other = build::<K>(Some((AGG_EVICT, parameters)), info.name, &options).unwrap();
             feed(&mut *other, &packets, 33);
             if info.name != "kll" {
                 assert!(encode(info, &options, &*other) == again, "{}: {rows}", info.name);
@@ -124,7 +126,7 @@ fn flows(answers: &dyn Answers) -> Option<HashMap<Vec<u8>, (u64, u64)>> {
 
 #[test]
 fn summaries_are_equal_to_those_without() {
-    for name in catalog::able(NAME) {
+    for name in catalog::able(AGG_EVICT) {
         let info = catalog::info(name).unwrap();
         let keys = [
             changes_nothing::<Key4>(info),
@@ -165,7 +167,7 @@ fn flows_of_one_tag_are_told_apart() {
 /// Any two of these flows are counted separately.
 fn told_apart(policy: &str, tags: &str, collisions: &[[Key8; 2]]) {
     let parameters = Parameters::new([("rows", "1"), ("policy", policy), ("tags", tags)]);
-    let accelerator = (NAME, parameters);
+    let accelerator = (AGG_EVICT, parameters);
     let mut summary =
         build::<Key8>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
     let mut batch = Batch::new();
@@ -202,7 +204,7 @@ fn the_papers_tags_choose_rows_by_their_remainder() {
     // 17 flows in turn: one too many for a row.
     assert_eq!((passed(2000), passed(2001)), (6000, 17));
     let refused = catalog::build_accelerated::<Key4>(
-        &[(NAME.to_owned(), Parameters::new([("rows", "2000")]))],
+        &[(AGG_EVICT.to_owned(), Parameters::new([("rows", "2000")]))],
         "count-min",
         &Options::new(1 << 20, 1),
     );
@@ -212,7 +214,7 @@ fn the_papers_tags_choose_rows_by_their_remainder() {
 /// The flow of all zeros, whose pair looks empty, is counted like any other.
 #[test]
 fn the_zero_key_is_counted() {
-    let accelerator = (NAME, Parameters::new([("rows", "1")]));
+    let accelerator = (AGG_EVICT, Parameters::new([("rows", "1")]));
     let mut summary =
         build::<Key4>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
     let zero = |flow| Packet { flow, bytes: 64, peer: 0 };
@@ -322,7 +324,7 @@ fn key4(flow: u32) -> u32 {
 fn summaries_that_it_would_change_are_refused_with_those_that_suit() {
     let refusal = |name: &str, parameter: Option<(&str, &str)>| {
         let options = Options::new(1 << 20, 1).with(parameter);
-        let accelerators = [(NAME.to_owned(), Parameters::default())];
+        let accelerators = [(AGG_EVICT.to_owned(), Parameters::default())];
         let error = catalog::build_accelerated::<Key8>(&accelerators, name, &options).err();
         error.map(|error| error.to_string()).unwrap_or_default()
     };
@@ -340,8 +342,8 @@ fn summaries_that_it_would_change_are_refused_with_those_that_suit() {
 #[test]
 fn it_stays_within_the_memory() {
     for bytes in [64 << 10, 1 << 20, 16 << 20] {
-        for name in catalog::able(NAME) {
-            let accelerator = (NAME, Parameters::default());
+        for name in catalog::able(AGG_EVICT) {
+            let accelerator = (AGG_EVICT, Parameters::default());
             let options = Options::new(bytes, 1);
             let Some(summary) = build::<Key8>(Some(accelerator), name, &options) else { continue };
             assert!(
@@ -350,7 +352,7 @@ fn it_stays_within_the_memory() {
                 summary.memory_bytes()
             );
             let (accelerator, parameters) = &summary.accelerators()[0];
-            assert_eq!(*accelerator, NAME);
+            assert_eq!(*accelerator, AGG_EVICT);
             assert!(parameters.iter().any(|(name, _)| *name == "rows"));
         }
     }
@@ -365,7 +367,7 @@ fn random_evictions_repeat_under_a_seed() {
     let stored = |policy: &str| {
         let options = options(Measure::Packets).with([("counters", "64")]);
         let parameters = Parameters::new([("rows", "4"), ("policy", policy)]);
-        let built = build::<Key8>(Some((NAME, parameters)), info.name, &options);
+        let built = build::<Key8>(Some((AGG_EVICT, parameters)), info.name, &options);
         let mut summary = built.unwrap();
         feed(&mut *summary, &packets, 64);
         encode(info, &options, &*summary)
@@ -373,4 +375,173 @@ fn random_evictions_repeat_under_a_seed() {
     assert!(stored("random") == stored("random"), "the draws are not those of the seed");
     assert!(stored("random") != stored("round-robin"), "the order of evictions does not show");
     assert!(stored("random") != stored("lru"), "the order of evictions does not show");
+}
+
+// FlowRegulator before all tables. Its error is tested together with InstaMeasure's.
+
+const FLOW_REGULATOR: &str = "flow-regulator";
+const BYTES: usize = 128 << 10;
+
+fn small() -> (&'static str, Parameters) {
+    (FLOW_REGULATOR, Parameters::new([("sketch", 512)]))
+}
+
+/// The listed flows with their sizes.
+fn listed(answers: &dyn Answers) -> Vec<(Vec<u8>, String)> {
+    let mut all = Vec::new();
+    answers.candidates().unwrap().for_each(&mut |key, size| {
+        all.push((key.as_bytes().to_vec(), format!("{size:?}")));
+    });
+    all.sort();
+    all
+}
+
+/// With one seed, the same packets are let through for any key and table.
+fn equals_insta_measure<K: FlowKey>() {
+    let stream = packets(20_000, 300, 5);
+    let options = Options::new(BYTES, 1);
+    let mut insta =
+        build::<K>(None, "insta-measure", &options.clone().with([("sketch", 512)])).unwrap();
+    feed(&mut *insta, &stream, 256);
+    for name in catalog::able(FLOW_REGULATOR) {
+        let mut summary = build::<K>(Some(small()), name, &options).unwrap();
+        feed(&mut *summary, &stream, 100);
+        let [one, other] = [&summary, &insta].map(|summary| summary.answers().size().unwrap());
+        for flow in 0..=300 {
+            let key = key::<K>(flow);
+            assert_eq!(
+                one.estimate(key.canonical(K::BYTES)),
+                other.estimate(key.canonical(K::BYTES)),
+                "{name}"
+            );
+        }
+        assert_eq!(listed(summary.answers()), listed(insta.answers()), "{name}");
+        assert!(summary.memory_bytes() <= BYTES, "{name}: {}", summary.memory_bytes());
+    }
+}
+
+#[test]
+fn a_table_behind_it_is_insta_measure() {
+    equals_insta_measure::<Key4>();
+    equals_insta_measure::<Key8>();
+    equals_insta_measure::<Key16>();
+    equals_insta_measure::<Key37>();
+}
+
+/// Sizes are at least the number of packets let through.
+#[test]
+fn an_aggregator_behind_it_changes_nothing() {
+    let stream = packets(20_000, 300, 5);
+    let options = Options::new(BYTES, 1);
+    let aggregator = ("agg-evict".to_owned(), Parameters::new([("rows", 1)]));
+    let (name, parameters) = small();
+    let regulator = (name.to_owned(), parameters);
+    let mut both =
+        catalog::build_accelerated::<Key8>(&[regulator, aggregator], "linear-table", &options)
+            .unwrap();
+    let mut alone = build::<Key8>(Some(small()), "linear-table", &options).unwrap();
+    for summary in [&mut both, &mut alone] {
+        feed(&mut **summary, &stream, 256);
+    }
+    let [both, alone] = [&both, &alone].map(|summary| summary.answers().size().unwrap());
+    for flow in 0..=300 {
+        let key = key::<Key8>(flow);
+        assert_eq!(
+            both.estimate(key.canonical(Key8::BYTES)),
+            alone.estimate(key.canonical(Key8::BYTES))
+        );
+    }
+}
+
+/// Packets that are held back belong to their epoch; the next epoch is like the first.
+#[test]
+fn an_epoch_begins_without_packets() {
+    let stream = packets(20_000, 300, 5);
+    for state in ["counter", "ewma"] {
+        let options = Options::new(BYTES, 1).with([("state", state)]);
+        let mut summary = build::<Key8>(Some(small()), "linear-table", &options).unwrap();
+        feed(&mut *summary, &stream, 256);
+        let first = listed(summary.answers());
+        assert!(first.len() > 20, "{state}: {}", first.len());
+        summary.next_epoch();
+        assert_eq!(listed(summary.answers()), [], "{state}");
+        let nobody =
+            summary.answers().size().unwrap().estimate(key::<Key8>(0).canonical(Key8::BYTES));
+        assert!(nobody.packets.unwrap().high <= 0.0, "{state}");
+        feed(&mut *summary, &stream, 100);
+        assert_eq!(listed(summary.answers()), first, "{state}");
+    }
+}
+
+#[test]
+fn other_summaries_than_tables_are_refused_with_the_reason() {
+    let refusal = |accelerators: &[&str], name: &str, parameter: Option<(&str, &str)>| {
+        let options = Options::new(1 << 20, 1).with(parameter);
+        let accelerators: Vec<_> =
+            accelerators.iter().map(|name| ((*name).to_owned(), Parameters::default())).collect();
+        let error = catalog::build_accelerated::<Key4>(&accelerators, name, &options).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    };
+    let tables = ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4"];
+    assert_eq!(catalog::able(FLOW_REGULATOR), tables);
+    for info in catalog::ALGORITHMS.iter().filter(|info| !tables.contains(&info.name)) {
+        let refused = refusal(&[FLOW_REGULATOR], info.name, None);
+        assert!(refused.contains("it needs a flow table"), "{refused}");
+        let able =
+            "it supports linear-table, indirect-table, cuckoo-1, cuckoo-4, with their default";
+        assert!(refused.contains(able), "{refused}");
+    }
+    let distinct = refusal(&[FLOW_REGULATOR], "linear-table", Some(("state", "distinct")));
+    assert!(distinct.contains("it does not accept weighted updates"), "{distinct}");
+    assert_eq!(refusal(&[FLOW_REGULATOR], "linear-table", Some(("state", "ewma"))), "");
+    // Behind it the order of packets matters, for any table.
+    let before = refusal(&["agg-evict", FLOW_REGULATOR], "linear-table", None);
+    assert!(
+        before.contains("agg-evict cannot stand before flow-regulator: it depends on the order"),
+        "{before}"
+    );
+    for sampler in ["skipper", "uniform"] {
+        let two = refusal(&[sampler, FLOW_REGULATOR], "linear-table", None);
+        assert!(two.contains("cannot stand before flow-regulator: one sample is enough"), "{two}");
+        let two = refusal(&[FLOW_REGULATOR, "agg-evict", sampler], "linear-table", None);
+        assert!(two.contains("flow-regulator cannot stand before"), "{two}");
+    }
+    assert_eq!(refusal(&[FLOW_REGULATOR, "agg-evict"], "linear-table", None), "");
+    for parameter in ["sketch=32", "sketch=1000", "word=16", "levels=2"] {
+        let (name, value) = parameter.split_once('=').unwrap();
+        let accelerators = [(FLOW_REGULATOR.to_owned(), Parameters::new([(name, value)]))];
+        let options = Options::new(1 << 20, 1);
+        let error = catalog::build_accelerated::<Key4>(&accelerators, "cuckoo-4", &options).err();
+        let error = error.unwrap().to_string();
+        assert!(error.starts_with(&format!("'{name}={value}' is not ")), "{error}");
+    }
+}
+
+/// With any byte changed, the stored form is refused, or decodes without harm.
+#[test]
+fn no_bytes_do_harm() {
+    let options = Options::new(BYTES, 1).with([("buckets", 64)]);
+    let mut summary = build::<Key4>(Some(small()), "linear-table", &options).unwrap();
+    feed(&mut *summary, &packets(8000, 100, 13), 256);
+    let info = catalog::info("linear-table").unwrap();
+    let stored = encode(info, &options, &*summary);
+    let mut used = 0;
+    for at in 0..stored.len() - 4 {
+        for mask in [1, 0x80, 0xff] {
+            let mut bytes = stored.clone();
+            bytes[at] ^= mask;
+            let end = bytes.len() - 4;
+            let checksum = crc32fast::hash(&bytes[..end]);
+            bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+            used += u32::from(decode_and_use::<Key4>(&bytes, BYTES).is_ok());
+        }
+    }
+    assert!(used > 1000, "{used}");
+    for end in 0..stored.len() {
+        let cut = decode_and_use::<Key4>(&stored[..end], BYTES).unwrap_err();
+        assert!(matches!(
+            cut.kind(),
+            DecodeErrorKind::Cut { .. } | DecodeErrorKind::Invalid { .. }
+        ));
+    }
 }

@@ -2,10 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
-#[path = "../laws/ask.rs"]
-mod ask;
-mod flow_regulator;
-mod levels;
 mod nitro;
 mod nitro_error;
 mod sampler;

@@ -1,7 +1,5 @@
 //! The errors of `NitroSketch`.
 
-use std::env;
-
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::{Estimate, Options, Summary};
@@ -9,17 +7,9 @@ use flowgauge_core::terms::Measure;
 
 use super::build;
 use super::nitro::nitro;
-use super::skipper::rank;
+use super::skipper::{long, rank};
 use super::stream::key;
 use super::zipf::Zipf;
-
-fn long() -> bool {
-    let long = env::var_os("FLOWGAUGE_LONG").is_some();
-    if !long {
-        println!("more flows are left out: FLOWGAUGE_LONG=1 has them");
-    }
-    long
-}
 
 fn feed(summary: &mut dyn Summary<Key4>, keys: &[Key4]) {
     let mut batch = Batch::new();

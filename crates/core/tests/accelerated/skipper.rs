@@ -19,7 +19,7 @@ use super::zipf::Zipf;
 pub(super) fn long() -> bool {
     let long = env::var_os("FLOWGAUGE_LONG").is_some();
     if !long {
-        println!("longer streams are left out: FLOWGAUGE_LONG=1 has them");
+        println!("the long form is left out: FLOWGAUGE_LONG=1 runs it");
     }
     long
 }
