@@ -3,9 +3,7 @@
 
 mod account;
 mod answers;
-mod beside;
 mod capture;
-mod corpus;
 mod crew;
 mod epochs;
 mod findings;
@@ -16,7 +14,6 @@ mod meters;
 mod queues;
 mod refusals;
 mod sampling;
-mod sampling_speed;
 mod updates;
 mod workers;
 

@@ -1,12 +1,10 @@
 //! Reports as readers see them.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-mod csv;
 mod fixture;
-mod html;
 mod json;
-mod line;
 mod outlets;
+mod tables;
 mod text;
 
 use std::io;

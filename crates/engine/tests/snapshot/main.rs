@@ -5,7 +5,6 @@ mod answers;
 #[allow(dead_code, reason = "what is shared serves whole runs too")]
 #[path = "../run/capture.rs"]
 mod capture;
-mod coarser;
 mod golden;
 mod hostile;
 mod merge;
