@@ -7,8 +7,8 @@ use std::{env, fs, process};
 
 use flowgauge_capture::{CaptureError, Captures, Damage, Part, Whole, cut};
 
-use crate::compression::gzip;
 use crate::naive::walk;
+use crate::streams::gzip;
 use crate::support::{
     Bytes, Packet, Random, block, enhanced, interface, obsolete, other, pcapng, read, real,
     section, simple,
