@@ -134,7 +134,7 @@ golden: cargo-there ## writes the expected stored forms, filter answers, C heade
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-filter --test libpcap written
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-capi --test header
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-records --test fuzz_corpus
-	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge --test command -- picture catalog
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge --test command -- readme catalog
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-options -p flowgauge-agent --lib schema
 
 tasks-expected: build ## the expected answers of tests/tasks, made again by tshark, nfdump and tcpdump; as root it installs them

@@ -8,16 +8,13 @@ mod catalog;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod formats;
-mod limits;
 mod list;
 mod live;
 mod live_outputs;
 mod network;
 mod outputs;
-mod picture;
 mod refusals;
 mod run;
 mod seed;
 mod stored;
-mod tap;
 mod tasks;
