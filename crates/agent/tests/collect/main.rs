@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod network;
-mod restart;
 mod simulation;
 
 use std::sync::Arc;
