@@ -17,7 +17,7 @@ SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-many nitro-fig2 skipper-fig5 today
 PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
-AGENT_TESTS := -p flowgauge -p flowgauge-agent $(AGENT) --test agent --test kafka --test collect_kafka
+AGENT_TESTS := -p flowgauge -p flowgauge-agent $(AGENT) --test agent --test kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: build docs size dpdk agent deb package-test library python demo demo-agent collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
