@@ -115,7 +115,10 @@ impl<T: Listed> Largest<T> {
     pub(super) fn into_list(self) -> (Vec<T>, u64) {
         let items = self.heap.into_sorted_vec();
         let truncated = self.offered.min(self.wanted as u64) - items.len() as u64;
-        (items.into_iter().map(|ranked| ranked.item).collect(), truncated)
+        // The vector keeps the heap's room, up to twice of what a report in a queue needs.
+        let mut items: Vec<_> = items.into_iter().map(|ranked| ranked.item).collect();
+        items.shrink_to_fit();
+        (items, truncated)
     }
 }
 
