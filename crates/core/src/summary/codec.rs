@@ -117,9 +117,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer that holds up to `bytes` bytes without reallocation.
-    pub fn with_room(bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), key_bytes: 0 }
+    /// A writer that overwrites `room` and holds up to `most` bytes without reallocation.
+    pub fn over(mut room: Vec<u8>, most: usize) -> Self {
+        room.clear();
+        room.reserve_exact(most);
+        Self { bytes: room, key_bytes: 0 }
     }
 
     /// The bytes written.
@@ -130,7 +132,6 @@ impl Writer {
     /// The bytes written, followed by their CRC-32.
     pub fn checked(mut self) -> Vec<u8> {
         self.check(0);
-        self.bytes.shrink_to_fit();
         self.bytes
     }
 

@@ -99,7 +99,7 @@ impl Closer {
         summaries: &[&Summaries],
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
-        if let (Some(saving), [summaries], false) = (&self.saving, summaries, ended.update) {
+        if let (Some(saving), [summaries], false) = (&mut self.saving, summaries, ended.update) {
             let saved = saving.save(&ended, self.quiet_ns, summaries)?;
             sink.deliver(&Item::Snapshot(Arc::new(saved)))?;
         }

@@ -42,15 +42,17 @@ pub(super) struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Encodes the snapshot with these summaries, which `info` built from `options`.
+    /// Encodes the snapshot with these summaries, which `info` built from `options`. Overwrites
+    /// `room`, so that repeated calls need no new memory.
     pub(super) fn write<'o>(
         &self,
         summaries: &Summaries,
         info: &Info,
         options: impl Iterator<Item = &'o Options>,
+        room: Vec<u8>,
     ) -> Vec<u8> {
         let Self { config, coverage, account, traffic, times_ns } = self;
-        let mut out = Writer::with_room(most_bytes(summaries));
+        let mut out = Writer::over(room, most_bytes(summaries));
         out.numbers(MAGIC);
         out.number(VERSION);
         out.bytes(config.name.as_bytes());
@@ -102,7 +104,7 @@ fn most_bytes(summaries: &Summaries) -> usize {
 }
 
 /// Most bytes of memory that storing these summaries takes: a snapshot being written, as much again
-/// for an index of its records or a library's own copy, and one waiting for the sink.
+/// for an index of its records, a library's own copy or the copy for the sinks, and one waiting.
 pub(crate) fn saving_bytes(summaries: &Summaries) -> usize {
     let most = most_bytes(summaries);
     2 * most + most.max(QUEUE_BYTES)

@@ -112,7 +112,9 @@ impl Snapshot {
         let Self { config, coverage, account, traffic, times_ns, .. } = self;
         let (traffic, times_ns) = (*traffic, *times_ns);
         let head = Head { config, coverage, account, traffic, times_ns };
-        head.write(&self.summaries, self.info, self.options.iter())
+        let mut bytes = head.write(&self.summaries, self.info, self.options.iter(), Vec::new());
+        bytes.shrink_to_fit();
+        bytes
     }
 
     /// The configuration of the measurement. Fields that snapshots do not store have their
@@ -359,6 +361,8 @@ pub(crate) struct Saving {
     seed: Seed,
     host: String,
     run: u64,
+    /// Memory in which snapshots are encoded. Sinks receive a copy without spare room.
+    room: Vec<u8>,
 }
 
 impl Saving {
@@ -366,7 +370,7 @@ impl Saving {
     pub(crate) fn new(config: &Config, seed: Seed) -> Result<Self, EngineError> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let run = seed::random().map_err(EngineError::Refused)?.draws();
-        Ok(Self { config: config.clone(), seed, host, run })
+        Ok(Self { config: config.clone(), seed, host, run, room: Vec::new() })
     }
 
     /// The run, by its number.
@@ -376,12 +380,12 @@ impl Saving {
 
     /// Encodes a closed epoch. Empty epochs before it began at `quiet_ns`.
     pub(crate) fn save(
-        &self,
+        &mut self,
         ended: &Ended,
         quiet_ns: Option<i64>,
         summaries: &Summaries,
     ) -> Result<Saved, EngineError> {
-        let Self { config, seed, host, run } = self;
+        let Self { config, seed, host, run, room } = self;
         let info = catalog::info(&config.algorithm)?;
         let options = Options {
             by: config.by,
@@ -405,7 +409,9 @@ impl Saving {
             traffic: ended.traffic,
             times_ns: ended.times_ns,
         };
-        let bytes = head.write(summaries, info, std::iter::repeat(&options));
+        let options = std::iter::repeat(&options);
+        *room = head.write(summaries, info, options, std::mem::take(room));
+        let bytes = room.clone();
         let is_secret = matches!(seed.id(), SeedId::Random(_));
         Ok(Saved { measurement, run, epoch, bounds_ns, is_secret, bytes })
     }
