@@ -1,8 +1,8 @@
 //! Reports as Parquet files: one table per task.
 //!
 //! Rows are stored in `TABLE/measurement=NAME/day=YYYY-MM-DD/TIME.parquet` in the archive's folder,
-//! the usual layout of partitioned tables. Each epoch is one row group. A file is written under a
-//! temporary name and renamed when complete, so every file with the final name is readable.
+//! the usual layout of partitioned tables. A row group holds one epoch or several. A file is written
+//! under a temporary name and renamed when complete, so every file with the final name is readable.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,6 +17,10 @@ use crate::Failure;
 use crate::config::ArchiveOptions;
 use crate::journal::{PART, folders};
 use crate::replay::now_ns;
+
+/// Fewest rows of a row group, except for the last one of a file. Until the end of a file, a group
+/// takes about 1 kB of memory per column, as much as 50 values.
+const GROUP: usize = 1000;
 
 /// Writes tables of reports.
 pub(crate) struct Archive {
@@ -137,8 +141,9 @@ impl Sink for Archive {
         let mut write = || {
             self.complete(Some((measurement, self.start_ns)))?;
             tables::write(item, self)?;
-            let mut own = self.open.iter_mut().filter(|((_, of), _)| **of == **measurement);
-            own.try_for_each(|(_, open)| open.table.end_group())
+            let own = self.open.iter_mut().filter(|((_, of), _)| **of == **measurement);
+            let mut full = own.filter(|(_, open)| open.table.kept_rows() >= GROUP);
+            full.try_for_each(|(_, open)| open.table.end_group())
         };
         let written = write();
         if written.is_err() {

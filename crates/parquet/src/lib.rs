@@ -17,7 +17,8 @@ const GROUP: usize = 8192;
 
 /// Writes one table. The file is readable once [`Self::finish`] has returned.
 ///
-/// Memory: up to 8,192 rows, and some 100 bytes per column for each group of rows written.
+/// Memory: up to 8,192 rows, and about 1 kB per column for each group of rows written, until the end
+/// of the file.
 ///
 /// ```
 /// use flowgauge_engine::sink::tables::{Column, Kind, Value};
@@ -76,6 +77,11 @@ impl<W: Write + Send> Table<W> {
         }
         self.rows += 1;
         if self.rows == GROUP { self.end_group() } else { Ok(()) }
+    }
+
+    /// Number of rows that are not written yet.
+    pub fn kept_rows(&self) -> usize {
+        self.rows
     }
 
     /// Writes the kept rows as a group.
