@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use flowgauge_engine::sink::{Outlets, Sink, units};
+use flowgauge_engine::sink::{Outlets, QUEUE_BYTES, Sink, units};
 use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
+use flowgauge_kernel::reserve_heap;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -56,6 +57,17 @@ impl Origin {
     pub fn read(&self) -> Result<Configuration, Failure> {
         Configuration::read(&self.path, &self.sets)
     }
+}
+
+/// Reserves the heap of an agent with this configuration, so that its resident memory stays the same
+/// from the start. Call it before the process has threads.
+///
+/// Sinks share what their queues hold. There is room for a full queue of snapshots, which the journal
+/// has while the disk is busy, and a full queue of reports. Kafka's queues fill while no broker is
+/// reachable, and hold older items than the others.
+pub fn reserve(configuration: &Configuration) {
+    let kafka = configuration.sinks.kafka.as_ref().map_or(0, |kafka| kafka.what.len());
+    reserve_heap((2 + kafka) * QUEUE_BYTES);
 }
 
 /// Runs an agent until INT, TERM or the end of all sources. HUP makes it read its file again; a

@@ -33,7 +33,7 @@ mod sources;
 mod supervision;
 pub mod top;
 
-pub use agent::{Origin, SOCKET, run};
+pub use agent::{Origin, SOCKET, reserve, run};
 pub use config::Configuration;
 
 /// Why an agent does not start, or stops.

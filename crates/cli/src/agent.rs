@@ -44,6 +44,7 @@ mod built {
         }
         let entered = origin.read().and_then(|configuration| {
             log::start(configuration.agent.log);
+            flowgauge_agent::reserve(&configuration);
             (!no_sandbox).then(|| enter(&origin, &configuration)).transpose()
         });
         let sandbox = match entered {

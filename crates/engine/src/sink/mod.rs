@@ -33,8 +33,7 @@ pub use escape::{visible, visible_json};
 pub use html::Html;
 pub use json::{Json, parameters};
 pub use line::Line;
-pub(crate) use outlets::QUEUE_BYTES;
-pub use outlets::{Ending, Outlets};
+pub use outlets::{Ending, Outlets, QUEUE_BYTES};
 pub use text::Text;
 pub use units::{parse_rfc3339, rfc3339};
 

@@ -166,7 +166,7 @@ impl Drop for Guard<'_> {
 
 /// Most bytes in the queue of a sink: at least two reports with every list full, and thousands of
 /// ordinary ones.
-pub(crate) const QUEUE_BYTES: usize = 16 << 20;
+pub const QUEUE_BYTES: usize = 16 << 20;
 
 /// The bounded queue between a run and the thread of one sink.
 struct Queue {
