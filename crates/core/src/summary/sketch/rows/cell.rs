@@ -269,9 +269,9 @@ pub(crate) fn load_cells<C: Cell>(
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
-    use crate::summary::codec::Writer;
 
     /// Vectorized sums, taken where `reach` allows, equal the checked ones.
     fn join_as_one_by_one<C: Cell + PartialEq + std::fmt::Debug>(cells: [C; 4], others: [C; 4]) {
@@ -323,15 +323,15 @@ mod tests {
 
     #[test]
     fn cells_are_stored_in_as_few_bytes_as_the_largest_needs() {
-        loads_as_stored::<u32>(&std::array::from_fn::<_, 10_000, _>(|i| i as u32), 2);
+        loads_as_stored(&(0..10_000u32).collect::<Vec<_>>(), 2);
         loads_as_stored(&[255u32; 4], 1);
         loads_as_stored(&[256u64; 4], 2);
-        loads_as_stored(&[u32::MAX; 10_000], 4);
+        loads_as_stored(&vec![u32::MAX; 10_000], 4);
         loads_as_stored(&[u64::from(u32::MAX), 1], 4);
-        loads_as_stored(&[u64::MAX >> 1; 10_000], 8);
+        loads_as_stored(&vec![u64::MAX >> 1; 10_000], 8);
         loads_as_stored(&[-127i64, 127], 1);
         loads_as_stored(&[128i32, -3], 2);
-        loads_as_stored(&std::array::from_fn::<_, 10_000, _>(|i| 7 - i as i32), 2);
+        loads_as_stored(&(-9_992..8).collect::<Vec<i32>>(), 2);
         loads_as_stored(&[i32::MAX, 1 - i32::MAX], 4);
         loads_as_stored(&[i64::from(i32::MAX) + 1, 5], 8);
     }
