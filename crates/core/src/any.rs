@@ -321,17 +321,6 @@ impl BatchMut<'_> {
             batch.digests()
         })
     }
-
-    /// Calls `visit` with each row and the number of one-bits in the first `bytes` bytes of its
-    /// key.
-    pub fn ones(&self, bytes: usize, mut visit: impl FnMut(usize, u32)) {
-        each_batch!(self, batch => {
-            for (row, key) in batch.keys().iter().enumerate() {
-                let ones = key.canonical(bytes).iter().map(|byte| byte.count_ones()).sum();
-                visit(row, ones);
-            }
-        });
-    }
 }
 
 /// A summary of keys of any width: owned by one worker, or a handle of a concurrent summary.

@@ -200,16 +200,13 @@ pub enum EpochLength {
 pub enum Dispatch {
     /// The digest of its key selects the worker, so all packets of a flow go to one worker.
     Digest,
-    /// The number of one-bits of its source address selects the worker, as in InstaMeasure.
-    Source,
     /// Whole batches go to the workers in turn.
     Queue,
 }
 
 impl Dispatch {
     /// All variants by name.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("digest", Self::Digest), ("source", Self::Source), ("queue", Self::Queue)];
+    pub const ALL: [(&'static str, Self); 2] = [("digest", Self::Digest), ("queue", Self::Queue)];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {

@@ -68,9 +68,8 @@ pub struct Running {
     #[arg(long, help_heading = HOW)]
     pub shared: bool,
 
-    /// Assign packets to workers by the digest of their key (digest), by the one-bits of their source
-    /// address (source), or in whole batches by turns (queue) [default: digest; queue behind a sampler and
-    /// with --shared]
+    /// Assign packets to workers by the digest of their key (digest), or in whole batches by turns (queue)
+    /// [default: digest; queue behind a sampler and with --shared]
     #[arg(long, value_name = "BY", value_parser = choice(Dispatch::ALL), help_heading = HOW)]
     pub dispatch: Option<Dispatch>,
 

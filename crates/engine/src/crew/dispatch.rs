@@ -18,9 +18,6 @@ use crate::swaps::Record;
 pub(crate) enum Routing {
     /// By the digest, which travels with the packet.
     Digest(Digester),
-    /// By the number of one-bits of the source address, which is this many first bytes of a key in
-    /// each lane.
-    Source([usize; 2]),
     /// Whole batches go to the workers in turn.
     Queue,
 }
@@ -30,7 +27,6 @@ impl Routing {
     pub(crate) fn dispatch(&self) -> Dispatch {
         match self {
             Self::Digest(_) => Dispatch::Digest,
-            Self::Source(_) => Dispatch::Source,
             Self::Queue => Dispatch::Queue,
         }
     }
@@ -40,7 +36,6 @@ impl Routing {
     #[inline]
     pub(super) fn workers(
         &self,
-        lane: usize,
         key_bytes: usize,
         batch: &mut BatchMut<'_>,
         workers: usize,
@@ -52,9 +47,6 @@ impl Routing {
                 for (to, digest) in to.iter_mut().zip(batch.digests(&digester)) {
                     *to = worker(*digest, workers);
                 }
-            }
-            Self::Source(bytes) => {
-                batch.ones(bytes[lane], |row, ones| to[row] = (ones as usize % workers) as u16);
             }
             Self::Queue => {}
         }
@@ -126,7 +118,7 @@ impl Take for Dispatcher {
         if matches!(self.routing, Routing::Queue) {
             return self.out.send(turn, lane, batch);
         }
-        let to = self.routing.workers(lane, self.key_bytes[lane], &mut batch, workers);
+        let to = self.routing.workers(self.key_bytes[lane], &mut batch, workers);
         let out = &mut self.out;
         batch.deal(&to, &mut self.staged[lane], self.batch_packets, &mut |worker, batch| {
             out.send(worker, lane, batch);

@@ -1,6 +1,6 @@
 //! How workers divide the work, and which work cannot be divided.
 
-use flowgauge_core::key::{Field, KeySpec};
+use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
 use flowgauge_core::task::Lane;
 use flowgauge_core::terms::Threshold;
@@ -82,21 +82,8 @@ impl Division {
                 ));
             }
         }
-        if dispatch == Dispatch::Source && !config.key.kind().has(Field::Source) {
-            return refuse(format!(
-                "--dispatch source needs a key with a source address (got {}); use --dispatch \
-                 digest",
-                config.key
-            ));
-        }
-        let address = |key_bytes| config.key.address_bytes(key_bytes);
         let routing = match dispatch {
             Dispatch::Digest => Routing::Digest(Options::new(0, seed).digester),
-            Dispatch::Source => {
-                let mut sizes = config.key.lanes().iter().map(|key_bytes| address(*key_bytes));
-                let first = sizes.next().unwrap_or_default();
-                Routing::Source([first, sizes.next().unwrap_or(first)])
-            }
             Dispatch::Queue => Routing::Queue,
         };
         // A key above a fixed threshold in the sum may be below it in every part; only tables list

@@ -159,7 +159,7 @@ impl Take for Peer<'_> {
         let Some(Deal { routing, batch_packets, key_bytes, staged, links }) = deal else {
             return summaries.take(lane, batch);
         };
-        let to = routing.workers(lane, key_bytes[lane], &mut batch, staged[lane].len());
+        let to = routing.workers(key_bytes[lane], &mut batch, staged[lane].len());
         batch.deal(&to, &mut staged[lane], *batch_packets, &mut |peer, batch| {
             links.send(peer, lane, batch, summaries);
         });

@@ -396,7 +396,7 @@ fn the_audit_does_not_depend_on_the_workers() {
             assert!(
                 !alone.is_empty() && alone.iter().all(|audit| audit["flows"].as_u64() > Some(9))
             );
-            for dispatch in [Dispatch::Digest, Dispatch::Source, Dispatch::Queue] {
+            for dispatch in [Dispatch::Digest, Dispatch::Queue] {
                 for workers in [2, 3] {
                     let several = Config { workers, dispatch: Some(dispatch), ..base.clone() };
                     assert_eq!(

@@ -19,7 +19,7 @@ use crate::{refusal, run};
 
 const PACKETS: usize = 6000;
 
-pub(crate) const ALL: [Dispatch; 3] = [Dispatch::Digest, Dispatch::Source, Dispatch::Queue];
+pub(crate) const ALL: [Dispatch; 2] = [Dispatch::Digest, Dispatch::Queue];
 
 /// The parts of reports that must not depend on the workers: all but memory and waiting times.
 pub(crate) fn reports(config: Config, bytes: &[u8]) -> Vec<Value> {
@@ -47,14 +47,11 @@ pub(crate) fn algorithm(name: &str, parameters: &[(&str, u64)]) -> Config {
     }
 }
 
-/// These ways to dispatch, where the key knows them, several numbers of workers and lengths of
-/// batches.
+/// These ways to dispatch, several numbers of workers and lengths of batches.
 fn agree(config: &Config, bytes: &[u8], ways: &[Dispatch]) {
     let alone = reports(config.clone(), bytes);
     assert!(alone.len() >= 2);
-    let known = |way: &Dispatch| *way != Dispatch::Source || config.key.kind().has(Field::Source);
-    let ways = ways.iter().copied().filter(known);
-    for dispatch in ways {
+    for &dispatch in ways {
         for (workers, batch_packets) in [(1, 1), (2, 1), (2, 256), (8, 64), (3, 256)] {
             let several =
                 Config { workers, dispatch: Some(dispatch), batch_packets, ..config.clone() };
@@ -94,7 +91,7 @@ fn tables_of_distinct_peers_report_the_same_for_any_number_of_workers() {
         ..algorithm("linear-table", &[])
     };
     // Distinct peers of parts that share some do not add up exactly.
-    agree(&config, &bytes, &[Dispatch::Digest, Dispatch::Source]);
+    agree(&config, &bytes, &[Dispatch::Digest]);
 }
 
 #[test]
@@ -129,7 +126,7 @@ fn linear_sketches_report_the_same_over_a_fixed_threshold() {
         };
         let heavy = sizes(&run(config.clone(), &bytes).0, "heavy-hitters");
         assert!(heavy.iter().map(HashMap::len).sum::<usize>() > 10, "{name} {epoch:?} {heavy:?}");
-        agree(&config, &bytes, &[Dispatch::Digest, Dispatch::Source]);
+        agree(&config, &bytes, &[Dispatch::Digest]);
     }
 }
 
@@ -222,12 +219,6 @@ fn measurements_impossible_for_several_workers_are_refused_with_a_reason() {
     for dispatch in [None, Some(Dispatch::Digest)] {
         let reason = refusal(Config { dispatch, ..sampled.clone() }).to_string();
         assert!(reason.contains("behind a sampler cannot be merged"), "{reason}");
-    }
-    for kind in [KeyKind::DESTINATION, KeyKind::PROTOCOL, KeyKind::DESTINATION_PORT] {
-        let dispatch = Some(Dispatch::Source);
-        let config = Config { key: kind.into(), dispatch, workers: 2, ..Config::seeded(0) };
-        let reason = refusal(config).to_string();
-        assert!(reason.contains("needs a key with a source address"), "{reason}");
     }
     for workers in [0, 257] {
         let reason = refusal(Config { workers, ..Config::seeded(0) }).to_string();
