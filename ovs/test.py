@@ -481,7 +481,8 @@ class Mirrored(Through):
         for first in range(0, len(packets), 100):
             self.switch.appctl("netdev-dummy/receive", "in0", *packets[first : first + 100])
         mirrored = lambda: "tx_packets=500" in self.switch.vsctl("get", "Mirror", "flowgauge", "statistics")
-        self.switch.wait(mirrored, "packets are not mirrored")
+        # The switch counts them every 5 s, and with three polling threads it may wait for a core.
+        self.switch.wait(mirrored, "packets are not mirrored", seconds=60)
         reader.send_signal(signal.SIGINT)
         self.assertEqual(reader.wait(20), 0)
         lines = (self.folder / "mirror.json").read_text().splitlines()
