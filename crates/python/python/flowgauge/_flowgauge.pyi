@@ -41,7 +41,7 @@ class _Options(TypedDict, total=False):
     preset: Literal["overview", "flows"] | None
     workers: int | None
     shared: bool | None
-    dispatch: Literal["digest", "source", "queue"] | None
+    dispatch: Literal["digest", "queue"] | None
     overrun: Literal["wait", "drop"] | None
     pin: bool | None
     seed: int | None
