@@ -239,9 +239,9 @@ pub(crate) fn load_cells<C: Cell>(
     /// Cells that fit into the cache with their stored form.
     const BLOCK: usize = 1 << 12;
     let wide = from.has_wide_cells();
-    let width = if wide { size_of::<C>() } else { from.number::<u8>("bytes of a cell")?.into() };
+    let width = if wide { size_of::<C>() } else { from.number::<u8>("width of cells")?.into() };
     if !width.is_power_of_two() || width > size_of::<C>() {
-        return Err(from.invalid("bytes of a cell", 1, "they are not 1, 2, 4 or 8, or too many"));
+        return Err(from.invalid("width of cells", 1, "no cell has this width"));
     }
     let bytes = cells.len() * width;
     let mut stored = Reader::new(from.take(bytes, "cells")?);
@@ -263,7 +263,7 @@ pub(crate) fn load_cells<C: Cell>(
         sums.push(sum_of_row);
     }
     if !wide && width != stored_bytes::<C>(reach_of_all) {
-        return Err(from.invalid("cells", bytes, "fewer bytes hold the largest of them"));
+        return Err(from.invalid("cells", bytes, "narrower ones can hold these counts"));
     }
     Ok((reach_of_all, sums))
 }
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(error(&bytes[..bytes.len() - 1]), "truncated in cells, at offset 1");
         let mut other = bytes;
         other[0] = 3;
-        assert!(error(&other).starts_with("invalid bytes of a cell at offset 0: "));
+        assert!(error(&other).starts_with("invalid width of cells at offset 0: "));
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
     fn cells_in_more_bytes_than_needed_are_refused() {
         let bytes = [2, 7, 0, 9, 0];
         let error = load_cells(&mut [0u32; 2], 2, &mut Reader::new(&bytes)).unwrap_err();
-        let reason = "invalid cells at offset 1: fewer bytes hold the largest of them";
+        let reason = "invalid cells at offset 1: narrower ones can hold these counts";
         assert_eq!(error.to_string(), reason);
     }
 }
