@@ -59,8 +59,8 @@ impl Origin {
     }
 }
 
-/// Reserves the heap of an agent with this configuration, so that its resident memory stays the same
-/// from the start. Call it before the process has threads.
+/// Reserves the heap of an agent with this configuration, so that delayed sinks do not raise its
+/// resident memory. Call it before the process has threads.
 ///
 /// Sinks share what their queues hold. There is room for a full queue of snapshots, which the journal
 /// has while the disk is busy, and a full queue of reports. Kafka's queues fill while no broker is
