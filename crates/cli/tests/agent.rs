@@ -360,8 +360,8 @@ fn root_becomes_the_user_of_the_file() {
     let running = Running(Some(place.command().args(user).spawn().unwrap()));
     wait("no epoch", || place.kept().len() > 4);
     let id = running.0.as_ref().unwrap().id();
-    let nobody = status(id, "Uid");
-    assert!(!nobody.split('\t').any(|id| id == "0"), "{nobody}");
+    let ids = status(id, "Uid");
+    assert!(!ids.split('\t').any(|id| id == "0"), "{ids}");
     assert_eq!(u64::from_str_radix(&status(id, "CapPrm"), 16).unwrap(), 0);
     let ended = running.end("TERM");
     assert!(ended.status.success(), "{}", text(&ended.stderr));

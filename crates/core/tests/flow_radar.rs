@@ -366,8 +366,8 @@ const SPREAD: u64 = 10;
 
 type Key = [u8; 8];
 
-/// Packets of `flows` flows, mostly the same in every epoch: from 60 sources, the first of which
-/// have many destinations, and of all sizes.
+/// Packets of `flows` flows of all sizes, mostly the same in every epoch. Of their 60 sources, the
+/// first ones have many destinations.
 fn changing_stream(flows: usize, epoch: usize, random: &mut fastrand::Rng) -> Vec<(Key, u32)> {
     let mut packets = Vec::new();
     for flow in 0..flows {

@@ -465,9 +465,9 @@ fn an_epoch_begins_without_packets() {
         assert!(first.len() > 20, "{state}: {}", first.len());
         summary.next_epoch();
         assert_eq!(listed(summary.answers()), [], "{state}");
-        let nobody =
+        let unknown =
             summary.answers().size().unwrap().estimate(key::<Key8>(0).canonical(Key8::BYTES));
-        assert!(nobody.packets.unwrap().high <= 0.0, "{state}");
+        assert!(unknown.packets.unwrap().high <= 0.0, "{state}");
         feed(&mut *summary, &stream, 100);
         assert_eq!(listed(summary.answers()), first, "{state}");
     }

@@ -1,4 +1,4 @@
-//! The stored form: decoding gives back what was stored, no bytes do harm, and golden files stay
+//! The stored form: decoding restores the summary, hostile bytes do no harm, and golden files stay
 //! readable.
 //!
 //! `FLOWGAUGE_GOLDEN=write` rewrites the golden files after an intended change of the form.
@@ -506,7 +506,7 @@ fn repeated_candidates_and_bad_thresholds_are_refused() {
     }
 }
 
-/// Replaces a sketch's total, its lost weight, and its 64 cells, of which the others are 0.
+/// Replaces a sketch's total, its lost weight and the first of its 64 cells; the other cells become 0.
 fn with_cells(file: &[u8], total: u64, lost: u64, cells: &[u64]) -> Vec<u8> {
     let payload = payload(file);
     let width = usize::from(payload[16]);

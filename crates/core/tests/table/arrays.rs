@@ -459,7 +459,7 @@ fn found_by_replacing(columns: f64) -> f64 {
     found.iter().sum::<f64>() / found.len() as f64
 }
 
-/// Three epochs, in each of which half of the ranks get another source. A source changed, as in the
+/// Three epochs; in each, half of the ranks get another source. A source changed, as in the
 /// task `changes`, if its size and its forecast differ by more than the threshold. The truth comes
 /// from a table with room for all sources.
 ///

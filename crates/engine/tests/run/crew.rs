@@ -188,7 +188,7 @@ fn workers_stay_on_their_cores_or_the_run_is_refused() {
             closing.push(own());
             // The worker that measures the third epoch waits for the first report.
             if workers == 2 && report.epoch == 0 {
-                assert!(has_thread("worker 1", &all[1..2]), "nobody is on the second core");
+                assert!(has_thread("worker 1", &all[1..2]), "no worker is on the second core");
             }
             Ok(())
         });

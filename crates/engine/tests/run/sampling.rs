@@ -409,7 +409,7 @@ fn unsuitable_configurations_are_refused_with_suitable_ones() {
 
 // The cost of packets that a sampler before headers skips.
 
-/// Frames in the cache, of a few flows of which the first has every fourth packet.
+/// Frames that fit into the cache. Every fourth one belongs to the first flow.
 const FRAMES: usize = 4096;
 const ROUNDS: u64 = 5;
 const PASSES: u64 = 2000;

@@ -162,7 +162,7 @@ fn judge_solutions(table: &Table) -> Verdict {
             Claim::new(
                 "The mean latency is up to 5.7 times lower.",
                 [gain(OURS)],
-                "A faster solution gains less from what is not done.",
+                "A faster solution gains less from skipped work.",
             )
             .on_baseline([gain(BOTH_THEIRS)], faster),
             Claim::new(
@@ -184,7 +184,7 @@ fn judge_solutions(table: &Table) -> Verdict {
             Claim::new(
                 "TwoLevel's mean latency is 3.5 times lower.",
                 [two_level_latency(BEHIND, ALONE)],
-                "A faster structure gains less from what is not done.",
+                "A faster structure gains less from skipped work.",
             )
             .on_baseline([two_level_latency(THEIRS_BEHIND, THEIRS)], faster),
         ],
@@ -367,7 +367,7 @@ fn judge_isas(table: &Table) -> Verdict {
             Claim::new(
                 "FlowRadar behind the aggregator takes 2.92 times less than alone.",
                 [gain(BEHIND, ALONE)],
-                "A faster solution gains less from what is not done.",
+                "A faster solution gains less from skipped work.",
             )
             .on_baseline([gain(THEIRS_BEHIND, THEIRS)], faster),
             Claim::new(
