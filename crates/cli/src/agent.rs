@@ -18,6 +18,7 @@ mod built {
     use flowgauge_engine::EpochLength;
     use flowgauge_engine::sink::layout::Look;
     use flowgauge_engine::sink::{Sink, Text};
+    use flowgauge_kernel::exit_at_once;
 
     use crate::args::{Agent, Checked, Top};
     use crate::explain;
@@ -33,7 +34,8 @@ mod built {
     /// Most rows of each list that USR1 prints.
     const ROWS: usize = 100;
 
-    /// Runs an agent until a signal ends it; returns its exit code.
+    /// Runs an agent until a signal ends it, and then ends the process. Returns only the exit code
+    /// of an agent that did not start.
     pub(crate) fn run(Agent { config, set, no_sandbox }: &Agent) -> Result<u8, Failure> {
         let origin = origin(config, set)?;
         if collect::is_collector(&origin.path) {
@@ -53,7 +55,9 @@ mod built {
         };
         let last = last()?;
         let sinks = || vec![Box::new(last.clone()) as Box<dyn Sink>];
-        Ok(ended(flowgauge_agent::run(&origin, &sinks, sandbox.as_ref())))
+        let code = ended(flowgauge_agent::run(&origin, &sinks, sandbox.as_ref()));
+        // A Kafka client that was still busy at the deadline may be inside OpenSSL.
+        exit_at_once(code)
     }
 
     /// The last reports, which USR1 prints.
@@ -63,7 +67,7 @@ mod built {
         Ok(last)
     }
 
-    /// Runs a collector until a signal ends it; returns its exit code.
+    /// Runs a collector until a signal ends it, and then ends the process, as an agent does.
     #[cfg(feature = "kafka")]
     pub(crate) fn collect(Agent { config, set, no_sandbox }: &Agent) -> Result<u8, Failure> {
         let origin = origin(config, set)?;
@@ -78,7 +82,7 @@ mod built {
         };
         let last = last()?;
         let sinks = || vec![Box::new(last.clone()) as Box<dyn Sink>];
-        Ok(ended(collect::run(&origin, &sinks, sandbox.as_ref())))
+        exit_at_once(ended(collect::run(&origin, &sinks, sandbox.as_ref())))
     }
 
     #[cfg(not(feature = "kafka"))]

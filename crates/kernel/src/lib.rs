@@ -29,4 +29,4 @@ pub use isa::{Isa, UnusableIsa};
 pub use memory::{Blank, Zeroed, prefetch};
 pub use ring::{Consumer, Gone, Producer, ring};
 pub use seed::{LEAST_SEED_BYTES, Seed, SeedId};
-pub use system::{cycles, is_available, stdout_was_closed};
+pub use system::{cycles, exit_at_once, is_available, stdout_was_closed};

@@ -1,7 +1,8 @@
 //! What the processor and the operating system report: a clock, the state of standard output, and
-//! the available memory.
+//! the available memory; and the end of a process.
 
 use std::fs;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Ticks of the time-stamp counter, which runs at a constant rate; nanoseconds on processors
@@ -54,9 +55,45 @@ pub fn is_available(bytes: usize) -> bool {
     kilobytes.is_none_or(|kilobytes| bytes / 1024 < kilobytes)
 }
 
+/// Ends the process without running exit handlers.
+///
+/// Those of C libraries, such as OpenSSL's, free memory that threads which still run may use. Output
+/// of this process is written first, as far as it can be.
+pub fn exit_at_once(code: u8) -> ! {
+    let _ = io::stdout().flush();
+    // SAFETY: it takes a number and does not return.
+    unsafe { libc::_exit(code.into()) }
+}
+
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::{env, process};
+
     use super::*;
+
+    /// Set in the process that the test starts.
+    const CHILD: &str = "FLOWGAUGE_EXITS";
+
+    extern "C" fn abort() {
+        process::abort();
+    }
+
+    #[test]
+    fn exit_handlers_do_not_run() {
+        if env::var_os(CHILD).is_some() {
+            // SAFETY: the function has no preconditions.
+            unsafe { libc::atexit(abort) };
+            print!("written before the end");
+            exit_at_once(3);
+        }
+        let mut child = process::Command::new(env::current_exe().unwrap());
+        child.args(["--exact", "--nocapture", "system::tests::exit_handlers_do_not_run"]);
+        let output = child.env(CHILD, "").output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert!(String::from_utf8(output.stdout).unwrap().ends_with("written before the end"));
+    }
 
     #[test]
     fn the_clock_runs() {
