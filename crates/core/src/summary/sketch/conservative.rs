@@ -110,7 +110,7 @@ impl<C: Unsigned> Rule for Raise<C> {
         most_keys(grid, free)
     }
 
-    fn listed_low(_: &Grid<Self>, value: f64, over: f64) -> f64 {
+    fn listed_low(_: &Grid<Self>, value: f64, _: f64, over: f64) -> f64 {
         value - over
     }
 

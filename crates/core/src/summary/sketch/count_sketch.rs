@@ -8,9 +8,9 @@
 use std::marker::PhantomData;
 
 use super::rows::{
-    CONFIDENCE, Grid, L2_PARAMETERS, Linear, MOST_ROWS, RowSketch, Rows, Rule, Signed, Targets,
-    Weight, build, build_concurrent, deviations, info, median, median_fails, median_of_rows,
-    seldom_short, signs, sum_over,
+    CONFIDENCE, Counts, Each, Grid, L2_PARAMETERS, Linear, MOST_ROWS, Peeled, RowSketch, Rows,
+    Rule, Signed, Targets, Weight, build, build_concurrent, deviations, info, median, median_fails,
+    median_of_rows, seldom_short, short, signs, sum_over,
 };
 use crate::key::FlowKey;
 use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
@@ -105,12 +105,21 @@ impl<C: Signed> Rule for Signs<C> {
         median_fails(rows, share / 2.0)
     }
 
-    fn listed_low(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
+    fn listed_low(grid: &Grid<Self>, value: f64, _: f64, over: f64) -> f64 {
         value - over - grid.saturated as f64
     }
 
+    fn short(grid: &Grid<Self>, cells: &Counts, allowed: f64) -> Option<f64> {
+        Some(short(grid.rows.rows(), cells, allowed))
+    }
+
+    fn peel(grid: &Grid<Self>, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
+        Some(grid.peel(cells, each))
+    }
+
     fn shortfall(grid: &Grid<Self>) -> f64 {
-        seldom_short(grid.rows, &grid.cells, grid.total as f64)
+        let keys = |size: f64| (grid.total as f64 / size).max(1.0);
+        seldom_short(grid.rows, &Counts::of_cells(&grid.cells), 1.0 - CONFIDENCE, &keys)
     }
 
     /// A packet changes a counter of each row by at most its weight.

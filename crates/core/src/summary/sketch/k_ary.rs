@@ -12,9 +12,9 @@ use std::ops::Range;
 use super::count_min::{adds_up, most_keys};
 use super::count_sketch::medians;
 use super::rows::{
-    Cell, Grid, L2_PARAMETERS, Limit, Linear, MOST_ROWS, RowSketch, Rows, Rule, Targets, Unsigned,
-    Weight, build, build_concurrent, deviations, info, median, median_fails, median_of_rows,
-    sum_over,
+    Cell, Counts, Each, Grid, L2_PARAMETERS, Limit, Linear, MOST_ROWS, Peeled, RowSketch, Rows,
+    Rule, Targets, Unsigned, Weight, build, build_concurrent, deviations, info, median,
+    median_fails, median_of_rows, sum_over,
 };
 use crate::key::FlowKey;
 use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
@@ -120,10 +120,18 @@ impl<C: Unsigned> Rule for Centred<C> {
     }
 
     /// The mean of the other keys in a row is already subtracted.
-    fn listed_low(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
+    fn listed_low(grid: &Grid<Self>, value: f64, others: f64, over: f64) -> f64 {
         let share = 1.0 / grid.rows.columns() as f64;
-        let mean = (grid.total as f64 - value).max(0.0) * share;
+        let mean = others.max(0.0) * share;
         value - (over - mean).max(0.0) / (1.0 - share) - grid.saturated as f64
+    }
+
+    fn short(grid: &Grid<Self>, _: &Counts, _: f64) -> Option<f64> {
+        Some(Self::shortfall(grid))
+    }
+
+    fn peel(grid: &Grid<Self>, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
+        Some(grid.peel(cells, each))
     }
 
     /// A cell is never below its key's size, and only the row's mean is subtracted from it.

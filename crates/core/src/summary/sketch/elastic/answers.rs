@@ -124,20 +124,23 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
 
     /// The votes of each flow of the heavy part, and the light counter of those that may have more
     /// there.
-    fn heavy_sizes(&self) -> impl Iterator<Item = (u64, Option<usize>)> {
-        self.heavy().map(|(key, marked)| {
+    #[inline(never)]
+    fn heavy_sizes(&self) -> Vec<(u64, Option<usize>)> {
+        let sizes = self.heavy().map(|(key, marked)| {
             let digest = key.digest(&self.digester);
             let (votes, _) = self.slot(key, digest).unwrap_or_default();
             (votes, marked.then(|| self.light_of(digest)))
-        })
+        });
+        sizes.collect()
     }
 
     /// Expected number of flows of each size among those only in the light part. The counter of a
     /// marked flow is taken to be its own, which is wrong if there are few counters.
+    #[inline(never)]
     fn light_flows(&self) -> &[(u64, f64)] {
         self.flows.get_or_init(|| {
             let mut of_heavy = vec![0u64; self.light.len().div_ceil(64)];
-            for at in self.heavy_sizes().filter_map(|(_, light)| light) {
+            for at in self.heavy_sizes().into_iter().filter_map(|(_, light)| light) {
                 of_heavy[at / 64] |= 1 << (at % 64);
             }
             let others = self.light.iter().enumerate();
@@ -184,7 +187,8 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
     /// of its counters held one flow, or belonged to the heavy flow that may have packets there.
     fn sum_of_logs(&self) -> Estimate {
         let (mut value, mut least, mut most) = (0.0, 0.0, 0.0);
-        for (votes, light) in self.heavy_sizes() {
+        let heavy = self.heavy_sizes();
+        for &(votes, light) in &heavy {
             let light = light.map_or(0, |at| self.light[at].into());
             value += weight_log(votes + light);
             least += weight_log(votes);
@@ -195,7 +199,7 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         most += self.light.iter().map(|counter| weight_log((*counter).into())).sum::<f64>();
         if self.saturated > 0 {
             // The excess of full counters may belong to any flow.
-            let votes = self.heavy_sizes().map(|(votes, _)| votes).fold(0, u64::saturating_add);
+            let votes = heavy.iter().map(|(votes, _)| *votes).fold(0, u64::saturating_add);
             most = weight_log(votes.saturating_add(self.light_total));
         }
         recovered(value, least, most)

@@ -10,7 +10,7 @@
 //! - [`Listed`]: bounds of keys that are listed because their estimates are large.
 
 use super::cell::{Cell, Unsigned};
-use super::{CONFIDENCE, Rows, median_fails};
+use super::{Rows, median_fails};
 use crate::summary::Estimate;
 
 /// Chance that some listed flow is below its lower bound because its sample was lucky.
@@ -112,20 +112,32 @@ pub(crate) fn seldom_exceeded<C: Unsigned>(
 }
 
 /// Largest shortfall of the median of a key's signed cells below its size, over all keys and all
-/// times so far, with [`CONFIDENCE`].
+/// times so far, but for a chance of `allowed`. `keys` is an upper bound of the number of keys whose
+/// size is at least a given one.
 ///
 /// The collisions of a key in a row equal the content of a random cell, with a random sign. They
 /// may have been larger before and have cancelled out since. But sums of random signs exceed a
 /// value at most twice as often as those of larger weights do (Ledoux and Talagrand, "Probability
 /// in Banach spaces", theorem 4.4), which counting both signs covers. A key of less weight than a
-/// value cannot fall short by it, and at most total weight ÷ value keys have more.
+/// value cannot fall short by it.
 ///
 /// The cells may be sums of merged sketches, in each of which a key may have fallen short. In a row
 /// these shortfalls add up as the cells do. Their medians add up to more than the median of the
 /// sums only if most rows fall short in each of the sketches, which random signs make as rare.
-pub(crate) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 {
-    Counts::of_cells(cells).least(1.0 - CONFIDENCE, &|share, _, number| {
-        median_fails(rows.rows(), share) * (total / number).max(1.0)
+pub(crate) fn seldom_short(
+    rows: Rows,
+    cells: &Counts,
+    allowed: f64,
+    keys: &dyn Fn(f64) -> f64,
+) -> f64 {
+    cells.least(allowed, &|share, _, number| median_fails(rows.rows(), share) * keys(number))
+}
+
+/// Smallest value by which the median of one key's signed cells falls short of its size with a
+/// chance of at most `allowed`.
+pub(crate) fn short(rows: usize, cells: &Counts, allowed: f64) -> f64 {
+    cells.least(allowed, &|share, of_cell, _| {
+        median_fails(rows, (share + rows as f64 * of_cell).min(1.0) / 2.0)
     })
 }
 
@@ -173,6 +185,7 @@ impl Listed {
 }
 
 /// A histogram of numbers, in eighths of a power of two.
+#[derive(Clone)]
 pub(crate) struct Counts([u64; EIGHTHS]);
 
 impl Counts {
@@ -197,6 +210,12 @@ impl Counts {
     #[inline]
     pub(crate) fn add(&mut self, number: u64) {
         self.0[eighth(number)] += 1;
+    }
+
+    /// Counts another number instead of one of those counted.
+    pub(crate) fn replace(&mut self, number: u64, other: u64) {
+        self.0[eighth(number)] -= 1;
+        self.add(other);
     }
 
     /// The fraction of the numbers that are 0.

@@ -6,8 +6,9 @@ use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::bounds::{Counts, Listed, Noise};
 use super::cell::{Cell, join_all, load_cells, save_cells};
+use super::peeled::{MOST_WEIGHT, Mark, Peeled};
 use super::sketch::RowSketch;
-use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
+use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, signs, with_rows};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
@@ -76,8 +77,21 @@ pub(crate) trait Rule: Send + Sized + 'static {
     }
 
     /// Lower bound of the size behind the estimate `value`, if at most `over` collides with the key
-    /// in the deciding rows.
-    fn listed_low(grid: &Grid<Self>, value: f64, over: f64) -> f64;
+    /// in the deciding rows. The other keys weigh `others`.
+    fn listed_low(grid: &Grid<Self>, value: f64, others: f64, over: f64) -> f64;
+
+    /// Largest shortfall of the estimate of one key, but for a chance of `allowed`; `None` if no
+    /// estimate is too low. `cells` are those of the grid.
+    fn short(grid: &Grid<Self>, cells: &Counts, allowed: f64) -> Option<f64> {
+        let _ = (grid, cells, allowed);
+        None
+    }
+
+    /// The grid without the keys with these digests, if its cells are [`Linear`].
+    fn peel(grid: &Grid<Self>, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
+        let _ = (grid, cells, each);
+        None
+    }
 
     /// Largest shortfall of an estimate below its key's size, over all keys and all times so far.
     /// Reads all cells. The rows must not be samples.
@@ -107,6 +121,10 @@ pub(crate) trait Linear: Rule {
     const SIGNED: bool = false;
     /// The estimate of a key from any linear combination of such cells, with the total `total`.
     fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64;
+    /// The estimate of a key from the contents of its cells, which may be too low by now.
+    fn alone(rows: Rows, digest: u64, total: f64, cell: &dyn Fn(usize) -> f64) -> f64 {
+        Self::value(rows, digest, total, cell)
+    }
     /// L2², the sum of the squares of all sizes, by the median row.
     fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
     /// Largest error of an estimate, with [`CONFIDENCE`].
@@ -201,6 +219,32 @@ pub(crate) struct Grid<R: Rule> {
     pub(crate) noise: OnceLock<Noise>,
 }
 
+/// Errors of listed keys.
+pub(crate) struct List {
+    listed: Listed,
+    /// Without each other.
+    peeled: Option<(Listed, Peeled)>,
+    /// Largest shortfall of an estimate, if any may be too low.
+    short: Option<f64>,
+}
+
+impl<R: Linear> Grid<R> {
+    /// The grid without the keys with these digests.
+    pub(crate) fn peel(&self, cells: &Counts, each: &Each<'_, u64>) -> Peeled {
+        let mut marks = Vec::new();
+        each(&mut |digest| {
+            let (value, places) = (R::estimate(self, digest), self.rows.places(digest));
+            let signs = if R::SIGNED { signs(digest) } else { 0 };
+            marks.push(Mark { digest, value, places, signs });
+        });
+        let (rows, total) = (self.rows.rows(), self.total as f64);
+        let cell = |place: usize| self.cells[place].real();
+        Peeled::new(&cell, rows, cells.clone(), total, &marks, &|mark, total, cell| {
+            R::alone(self.rows, mark.digest, total, cell)
+        })
+    }
+}
+
 impl<R: Rule> Grid<R> {
     /// Reserves the cells of `rows`.
     pub(crate) fn new(rows: Rows, options: &Options) -> Result<Self, BuildError> {
@@ -228,24 +272,43 @@ impl<R: Rule> Grid<R> {
     }
 
     /// Errors of the estimates of keys selected for being large; `each` visits their digests.
-    pub(crate) fn list(&self, each: &Each<'_, u64>) -> Listed {
+    pub(crate) fn list(&self, each: &Each<'_, u64>) -> List {
         let (rows, cells) = (self.rows.rows(), Counts::of_cells(&self.cells));
         let mut estimates = Counts::new();
         each(&mut |digest| estimates.add(R::estimate(self, digest) as u64));
-        // The other half is for the upper bounds.
-        let chance = (1.0 - R::bounds(self, 0.0, 0.0).confidence.unwrap_or(CONFIDENCE)) / 2.0;
+        let chance = 1.0 - R::bounds(self, 0.0, 0.0).confidence.unwrap_or(CONFIDENCE);
         let keys = R::most_keys(self, cells.zeros());
-        Listed::new(&estimates, rows, &cells, keys, chance, &|share| R::overestimates(rows, share))
+        let short = R::short(self, &cells, chance / 2.0);
+        // The other half.
+        let chance = if short.is_some() { chance / 2.0 } else { chance };
+        // Full cells lack some of their keys.
+        let is_whole = self.unit == 0 && self.saturated == 0 && self.total < MOST_WEIGHT;
+        let peeled = if is_whole { R::peel(self, &cells, each) } else { None };
+        // A lower bound is the better one of two.
+        let chance = if peeled.is_some() { chance / 2.0 } else { chance };
+        let listed = |cells: &Counts| {
+            Listed::new(&estimates, rows, cells, keys, chance, &|share| {
+                R::overestimates(rows, share)
+            })
+        };
+        let peeled = peeled.map(|peeled| (listed(&peeled.cells), peeled));
+        List { listed: listed(&cells), peeled, short }
     }
 
-    /// The estimate of one of these keys with its bounds.
-    pub(crate) fn listed(&self, list: &Listed, digest: u64) -> Estimate {
+    /// The estimate of one of these keys with its bounds; `at` is its position in the list.
+    pub(crate) fn listed(&self, list: &List, at: usize, digest: u64) -> Estimate {
         let asked = self.estimate(digest);
         if self.unit > 0 {
             return self.noise().listed(asked, self.total, self.rows.rows());
         }
-        let least = R::listed_low(self, asked.value, list.over(asked.value));
-        Estimate { low: asked.low.min(least.max(0.0)), ..asked }
+        let (value, others) = (asked.value, (self.total as f64 - asked.value).max(0.0));
+        let low = R::listed_low(self, value, others, list.listed.over(value)).min(asked.low);
+        let alone = list.peeled.as_ref().map_or(0.0, |(listed, peeled)| {
+            R::listed_low(self, peeled.values[at], peeled.total, listed.over(value))
+        });
+        let short = list.short.map_or(f64::INFINITY, |short| short + self.saturated as f64);
+        let high = asked.high.min(value + short);
+        Estimate { low: low.max(alone).clamp(0.0, value), high, ..asked }
     }
 
     /// Upper bound of the weight of a key whose estimate never exceeded `value`.

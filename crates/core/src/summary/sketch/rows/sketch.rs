@@ -4,7 +4,7 @@ use flowgauge_kernel::Digester;
 
 use super::cell::Cell;
 use super::grid::{Each, Grid, Linear, Rule, Weight};
-use super::{CONFIDENCE, Rows};
+use super::{CONFIDENCE, Rows, Targets};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::codec::{DecodeError, Reader, Writer};
@@ -126,16 +126,27 @@ pub(crate) struct RowSketch<K, R: Rule> {
     pub(crate) threshold: Threshold,
 }
 
+/// The rows and the number of candidates by the parameters, or what fits into the memory.
+#[inline(never)]
+fn plan(
+    options: &Options,
+    targets: Targets,
+    cell_bytes: usize,
+    candidate_bytes: usize,
+) -> Result<(Rows, usize), BuildError> {
+    let candidates = heavy::candidates(options, candidate_bytes)?;
+    let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(candidate_bytes));
+    // Besides the cells, the tasks get the values of the tail.
+    let rest = rest.saturating_sub(TAIL * options.task_bytes_per_cell);
+    let cell_bytes = cell_bytes + options.task_bytes_per_cell;
+    let rows = targets.shape(&options.parameters, rest, cell_bytes, targets.default_shape())?;
+    Ok((rows, candidates))
+}
+
 impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     pub(crate) fn new(options: &Options) -> Result<Self, BuildError> {
         let per_candidate = HeavyKeys::<K>::memory_bytes(1);
-        let candidates = heavy::candidates(options, per_candidate)?;
-        let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
-        // Besides the cells, the tasks get the values of the tail.
-        let rest = rest.saturating_sub(TAIL * options.task_bytes_per_cell);
-        let cell_bytes = size_of::<R::Cell>() + options.task_bytes_per_cell;
-        let rows =
-            R::TARGETS.shape(&options.parameters, rest, cell_bytes, R::TARGETS.default_shape())?;
+        let (rows, candidates) = plan(options, R::TARGETS, size_of::<R::Cell>(), per_candidate)?;
         Ok(Self {
             digester: options.digester,
             grid: Grid::new(rows, options)?,
@@ -196,8 +207,12 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     pub(crate) fn list(&self, each: &Each<'_, K>, visit: &mut dyn FnMut(K, SizeEstimate)) {
         let digest = |key: K| key.digest(&self.digester);
         let list = self.grid.list(&|visit| each(&mut |key| visit(digest(key))));
-        let size = |key| self.grid.listed(&list, digest(key));
-        each(&mut |key| visit(key, SizeEstimate::of(Weight::<R>::MEASURE, size(key))));
+        let mut at = 0;
+        each(&mut |key| {
+            let size = self.grid.listed(&list, at, digest(key));
+            visit(key, SizeEstimate::of(Weight::<R>::MEASURE, size));
+            at += 1;
+        });
     }
 }
 

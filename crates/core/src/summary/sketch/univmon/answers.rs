@@ -12,7 +12,7 @@
 //! another rate. So sizes near the threshold are read with equal noise on either side. The
 //! recursion ends at depths where every packet was counted, since a sample knows few of the flows.
 
-use super::grids::noise;
+use super::grids::{Grids, noise};
 use super::{MOST_LEVELS, TopKeys, UniversalSketch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::remix::remix;
@@ -46,15 +46,6 @@ const SAMPLED: f64 = 8.0;
 const ADDED_NOISE_WORD: u64 = 16;
 
 impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
-    fn estimate_of(&self, digest: u64) -> Estimate {
-        let (grids, depth) = (&self.grids, self.grids.shape.depth(digest));
-        let unit = self.samples.depth(depth).most as f64;
-        let (noise, confidence) = (grids.noise(depth), grids.shape.confidence());
-        let estimate = self.samples.bounds(grids.size(digest), noise, unit, confidence);
-        let (low, high) = (estimate.low.max(0.0), estimate.high + grids.saturated as f64);
-        self.samples.within(Estimate { low, high, ..estimate })
-    }
-
     /// Σ g(f) over the flows, for a function that does not decrease from f = 1 on. `None` if the
     /// deepest level has more flows than it keeps keys.
     ///
@@ -81,10 +72,39 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// assert!((squares.value - 50.0 * 16.0).abs() < 10.0);
     /// ```
     pub fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
+        let top = |top: &TopKeys<K>| Top {
+            digests: top.iter().map(|(_, digest)| digest).collect(),
+            is_full: top.is_full(),
+            floor: top.floor() as f64,
+        };
+        let tops: Vec<_> = self.tops.iter().map(top).collect();
+        Levels { grids: &self.grids, samples: &self.samples, tops: &tops }.sum(g)
+    }
+}
+
+/// The heavy keys of a depth.
+struct Top {
+    digests: Vec<u64>,
+    is_full: bool,
+    /// Bound on the estimates of other keys.
+    floor: f64,
+}
+
+/// What sums need, for keys of any kind.
+struct Levels<'a, C> {
+    grids: &'a Grids<C>,
+    samples: &'a Samples,
+    tops: &'a [Top],
+}
+
+impl<C: Signed> Levels<'_, C> {
+    /// [`UniversalSketch::sum`].
+    #[inline(never)]
+    fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
         let depths = 0..self.tops.len();
-        let samples = &self.samples;
+        let samples = self.samples;
         let is_whole =
-            |depth: &usize| !self.tops[*depth].is_full() && samples.depth(*depth).most == 0;
+            |depth: &usize| !self.tops[*depth].is_full && samples.depth(*depth).most == 0;
         let last = depths.clone().rev().take_while(is_whole).last()?;
         let left = samples.variance_left(self.grids.shape.first.rows());
         let noise_of = |depth| deviation(|digest| self.grids.read(digest, depth));
@@ -96,7 +116,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
             // The variance that samples add to a size, divided by that size, in the noisiest depth.
             unit = unit.max(left * samples.depth(level).mean);
             most = most.max(left * samples.depth(level).most as f64);
-            floor = floor.max(self.tops[level].floor() as f64).max(SAMPLED * unit);
+            floor = floor.max(self.tops[level].floor).max(SAMPLED * unit);
             let at_random =
                 |digest| if is_last { 0.0 } else { self.read_near(digest, level, &noise) };
             let near = |digest, depth| {
@@ -110,7 +130,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
             let mut of_sizes = 0.0;
             for (depth, top) in self.tops.iter().enumerate().skip(level) {
                 let sign = if depth > level && !is_last { -1.0 } else { 1.0 };
-                for digest in top.iter().map(|(_, digest)| digest) {
+                for &digest in &top.digests {
                     let (mut size, mut noise_of_size) = (near(digest, depth), noise_near);
                     let mut most = most;
                     if size <= threshold {
@@ -212,7 +232,9 @@ impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
 impl<K: FlowKey, C: Signed> SizeQuery for UniversalSketch<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let digest = K::matching(key, &self.digester).map(|key| key.digest(&self.digester));
-        let size = |digest| SizeEstimate::of(C::Weight::MEASURE, self.estimate_of(digest));
+        let size = |digest| {
+            SizeEstimate::of(C::Weight::MEASURE, self.samples.estimate(&self.grids, digest))
+        };
         digest.map_or(SizeEstimate::exact(Size::default()), size)
     }
 }
@@ -224,16 +246,14 @@ impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
         let keys = self.cardinality().map_or(f64::INFINITY, |keys| keys.high);
         for (depth, top) in self.tops.iter().enumerate() {
             let noise = self.grids.noise(depth);
-            let digests = top.iter().map(|(_, digest)| digest);
-            let list = (!self.samples.is_sample()).then(|| self.grids.list(depth, digests, keys));
-            for (key, digest) in top.iter() {
-                let asked = self.estimate_of(digest);
+            let mut digests = top.iter().map(|(_, digest)| digest);
+            let list =
+                (!self.samples.is_sample()).then(|| self.grids.list(depth, &mut digests, keys));
+            for (at, (key, digest)) in top.iter().enumerate() {
+                let asked = self.samples.estimate(&self.grids, digest);
                 let listed = match &list {
                     None => self.samples.listed(asked, noise, depth, rows),
-                    Some(list) => {
-                        let over = list.over(asked.value) + self.grids.saturated as f64;
-                        Estimate { low: asked.low.min((asked.value - over).max(0.0)), ..asked }
-                    }
+                    Some(list) => list.bounds(at, asked),
                 };
                 visit(
                     key.to_canonical(&self.digester),
@@ -247,6 +267,24 @@ impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
     /// it.
     fn overflow(&self) -> u64 {
         self.tops.iter().map(TopKeys::refused).fold(0, u64::saturating_add)
+    }
+
+    /// A key joins the heap of its depth when its estimate exceeds the least one there, unless it
+    /// collides with too many others or only some of its packets are counted.
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        if by != C::Weight::MEASURE || self.samples.is_sample() || self.overflow() > 0 {
+            return None;
+        }
+        let weight = self.sum(&|size| size)?.high;
+        let heavier = |size: f64| (weight / size).max(1.0);
+        let may_lack = |(_, top): &(usize, &TopKeys<K>)| top.is_full() || top.floor() > 0;
+        let depths = self.tops.iter().enumerate().filter(may_lack);
+        let most = depths.map(|(depth, top)| {
+            top.floor().max(0) as f64
+                + self.grids.shortfall(depth, &heavier)
+                + self.grids.saturated as f64
+        });
+        Some(most.fold(0.0, f64::max))
     }
 }
 
@@ -365,6 +403,17 @@ impl Samples {
         let low = noise.bounds(asked.value).0.max(0.0);
         let low = luckiest.map_or(asked.low, |luckiest| (low - luckiest.error(low)).max(0.0));
         Estimate { low: asked.low.min(low), ..asked }
+    }
+
+    /// The estimate of a key with its bounds.
+    #[inline(never)]
+    pub(super) fn estimate<C: Signed>(&self, grids: &Grids<C>, digest: u64) -> Estimate {
+        let depth = grids.shape.depth(digest);
+        let unit = self.depth(depth).most as f64;
+        let (noise, confidence) = (grids.noise(depth), grids.shape.confidence());
+        let estimate = self.bounds(grids.size(digest), noise, unit, confidence);
+        let (low, high) = (estimate.low.max(0.0), estimate.high + grids.saturated as f64);
+        self.within(Estimate { low, high, ..estimate })
     }
 
     /// Clamps an estimate to the total, which is known if there is a sample.

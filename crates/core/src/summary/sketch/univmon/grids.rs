@@ -10,10 +10,11 @@ use crate::batch::BATCH_PACKETS;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::remix::remix;
 use crate::summary::sketch::rows::{
-    Counts, Listed, MOST_ROWS, Noise, Rows, Signed, join_all, load_cells, median, median_fails,
-    median_over, save_cells, signs, sum_over,
+    Counts, Listed, MOST_ROWS, MOST_WEIGHT, Mark, Noise, Peeled, Rows, Signed, join_all,
+    load_cells, median, median_fails, median_over, save_cells, seldom_short, short, signs,
+    sum_over,
 };
-use crate::summary::{BuildError, Memory};
+use crate::summary::{BuildError, Estimate, Memory};
 
 /// The word of a digest whose trailing zeros are the depth of a key.
 const DEPTH_WORD: u64 = 0;
@@ -165,6 +166,31 @@ pub(super) fn noise(margin: f64) -> Noise {
     Noise { margin, deviations: (1.0 / ROW_FAILS).sqrt(), unit: 0.0 }
 }
 
+/// Errors of the listed keys of a depth.
+pub(super) struct List {
+    listed: Listed,
+    /// Without each other.
+    peeled: Option<(Listed, Peeled)>,
+    /// Largest shortfall of an estimate.
+    short: f64,
+    /// Excess of full cells.
+    saturated: f64,
+}
+
+impl List {
+    /// The bounds of the key at this position; `asked` are those of a key that is not selected.
+    #[inline(never)]
+    pub(super) fn bounds(&self, at: usize, asked: Estimate) -> Estimate {
+        let low = (asked.value - self.listed.over(asked.value) - self.saturated).min(asked.low);
+        let alone = self
+            .peeled
+            .as_ref()
+            .map_or(0.0, |(listed, peeled)| peeled.values[at] - listed.over(asked.value));
+        let high = asked.high.min(asked.value + self.short + self.saturated);
+        Estimate { low: low.max(alone).clamp(0.0, asked.value), high, ..asked }
+    }
+}
+
 /// The cells of all depths.
 pub(super) struct Grids<C> {
     pub(super) shape: Shape,
@@ -210,21 +236,60 @@ impl<C: Signed> Grids<C> {
     }
 
     /// Errors of the keys of this depth with these digests, listed among `keys` keys.
+    #[inline(never)]
     pub(super) fn list(
         &self,
         depth: usize,
-        digests: impl Iterator<Item = u64>,
+        digests: &mut dyn Iterator<Item = u64>,
         keys: f64,
-    ) -> Listed {
-        let (rows, chance) = (self.shape.first.rows(), 1.0 - self.shape.confidence());
-        let (mut estimates, mut cells) = (Counts::new(), Counts::new());
-        digests.for_each(|digest| estimates.add(self.size(digest) as u64));
-        (0..rows).for_each(|row| cells.add_cells(&self.cells[self.shape.part(depth, row)]));
-        // Half of the colliding cells have the sign of the key; half of the chance is for the upper
-        // bounds.
-        Listed::new(&estimates, rows, &cells, keys, chance / 2.0, &|share| {
-            median_fails(rows, share / 2.0)
-        })
+    ) -> List {
+        let (rows, chance) = (self.shape.first.rows(), (1.0 - self.shape.confidence()) / 2.0);
+        let mark = |digest| {
+            let (value, places) = (self.size(digest), self.shape.places(digest, depth));
+            Mark { digest, value, places, signs: signs(digest) }
+        };
+        let marks: Vec<_> = digests.map(mark).collect();
+        let (mut estimates, cells) = (Counts::new(), self.counts(depth));
+        for mark in &marks {
+            estimates.add(mark.value as u64);
+        }
+        let short = short(rows, &cells, chance);
+        let cell = |place: usize| self.cells[place].real();
+        let peeled = (self.saturated == 0 && self.reach < MOST_WEIGHT).then(|| {
+            Peeled::new(&cell, rows, cells.clone(), 0.0, &marks, &|mark, _, cell| {
+                self.shape.value(mark.digest, depth, cell)
+            })
+        });
+        // A lower bound is the better one of two.
+        let chance = if peeled.is_some() { chance / 2.0 } else { chance };
+        // Half of the colliding cells have the sign of the key.
+        let listed = |cells: &Counts| {
+            Listed::new(&estimates, rows, cells, keys, chance, &|share| {
+                median_fails(rows, share / 2.0)
+            })
+        };
+        let peeled = peeled.map(|peeled| (listed(&peeled.cells), peeled));
+        List { listed: listed(&cells), peeled, short, saturated: self.saturated as f64 }
+    }
+
+    /// Largest shortfall of an estimate below its key's size, over the keys of this depth and all
+    /// times so far. At most `keys` of all keys have at least a given size; a key has at least this
+    /// depth with a chance of 2 to the power of −depth. All depths together have the confidence of
+    /// the bounds.
+    #[inline(never)]
+    pub(super) fn shortfall(&self, depth: usize, keys: &dyn Fn(f64) -> f64) -> f64 {
+        let allowed = (1.0 - self.shape.confidence()) / self.shape.levels as f64;
+        let here = 1.0 / (1u64 << depth) as f64;
+        seldom_short(self.shape.first, &self.counts(depth), allowed, &|size| here * keys(size))
+    }
+
+    /// The cells of a depth in all rows.
+    #[inline(never)]
+    fn counts(&self, depth: usize) -> Counts {
+        let mut counts = Counts::new();
+        let rows = 0..self.shape.first.rows();
+        rows.for_each(|row| counts.add_cells(&self.cells[self.shape.part(depth, row)]));
+        counts
     }
 
     /// L2² of the flows of these depths.

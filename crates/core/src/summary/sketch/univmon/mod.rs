@@ -150,12 +150,24 @@ impl Describe for UnivMon {
     }
 }
 
-impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
-    fn new(options: &Options) -> Result<Self, BuildError> {
+/// The sizes of a UnivMon.
+struct Plan {
+    shape: Shape,
+    /// Heavy keys of each depth.
+    top: usize,
+    /// How the number of columns depends on the depth.
+    sizes: &'static str,
+}
+
+impl Plan {
+    /// The sizes by the parameters, or what fits into the memory, for a cell of `cell_bytes` bytes
+    /// and `key_bytes` bytes for each heavy key.
+    #[inline(never)]
+    fn new(options: &Options, key_bytes: usize, cell_bytes: usize) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
         let levels = parameters.integer("levels", 1..=MOST_LEVELS as u64)?;
         let levels = levels.map_or(LEVELS, |levels| levels as usize);
-        let per_key = levels * TopKeys::<K>::KEY_BYTES;
+        let per_key = levels * key_bytes;
         let for_top = (options.memory_bytes / 4).min(MOST_TOP * per_key);
         let top = parameters.power_of_two("top", for_top, per_key)?;
         let rest = options.memory_bytes.saturating_sub(top.saturating_mul(per_key));
@@ -163,7 +175,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         let sizes = parameters.word("sizes", SIZES)?;
         let eighths: usize = (0..levels).map(|depth| columns_of(sizes, depth, 1 << 8) >> 5).sum();
         // Besides the cells, the tasks get what estimates need.
-        let cell_bytes = size_of::<C>() + options.task_bytes_per_cell;
+        let cell_bytes = cell_bytes + options.task_bytes_per_cell;
         let rest = rest.saturating_sub((levels + 1) * options.task_bytes_per_cell);
         let for_first = (rest / (eighths * cell_bytes)).saturating_mul(cell_bytes << HALVINGS);
         let first = Targets::Median.shape(parameters, for_first, cell_bytes, FIRST)?;
@@ -174,10 +186,18 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
                 value: first.columns().to_string(),
                 range: "small enough to number all cells with 32 bits".to_owned(),
             })?;
+        Ok(Self { shape, top, sizes })
+    }
+}
+
+impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
+    fn new(options: &Options) -> Result<Self, BuildError> {
+        let Plan { shape, top, sizes } =
+            Plan::new(options, TopKeys::<K>::KEY_BYTES, size_of::<C>())?;
         Ok(Self {
             digester: options.digester,
             grids: Grids::new(shape, &options.memory)?,
-            tops: (0..levels)
+            tops: (0..shape.levels)
                 .map(|_| TopKeys::new(top, &options.memory))
                 .collect::<Result<_, _>>()?,
             top,
