@@ -285,9 +285,8 @@ pub enum Report {
         items: Vec<SizeItem>,
         /// Items that the limit left out.
         truncated: u64,
-        /// The number of items at the head of the list that are certainly the largest flows, in
-        /// some order, by their bounds and by the possible weight of unlisted flows (`flow-size`:
-        /// all items).
+        /// The number of the largest flows that are certainly all listed, by the bounds of the
+        /// items and by the possible weight of unlisted flows (`flow-size`: all items).
         complete_to: u64,
     },
     /// `findings`.

@@ -119,27 +119,15 @@ struct Listed {
     items: Vec<SizeItem>,
     /// Number of items that the limit left out.
     truncated: u64,
-    /// Number of items at the head that are certainly the largest of all flows.
+    /// Number of the largest flows that are certainly all among the items.
     complete_to: u64,
 }
 
-/// The number of items at the head of a list that are certainly the largest of all flows, in some
-/// order: no other item or flow, which weighs at most `others`, can exceed their lower bounds.
+/// The number of the largest flows that a list certainly has all of: as many of its items outweigh,
+/// by their lower bounds, every flow that is not listed, which weighs at most `others`.
 pub fn complete_to(items: &[SizeItem], by: Measure, others: f64) -> u64 {
-    let bounds: Vec<_> = items.iter().map(|item| item.size.by(by)).collect();
-    let lows = bounds.iter().scan(f64::INFINITY, |least, bounds| {
-        *least = least.min(bounds.map_or(0.0, |bounds| bounds.low));
-        Some(*least)
-    });
-    let lows: Vec<f64> = lows.collect();
-    let mut most = others;
-    for at in (0..items.len()).rev() {
-        if lows[at] >= most {
-            return at as u64 + 1;
-        }
-        most = most.max(bounds[at].map_or(f64::INFINITY, |bounds| bounds.high));
-    }
-    0
+    let outweighs = |item: &&SizeItem| item.size.by(by).is_some_and(|size| size.low >= others);
+    items.iter().filter(outweighs).count() as u64
 }
 
 /// The largest flows with a value over `floor`, at most `wanted` of them.

@@ -85,8 +85,8 @@ function answer(report, name, task) {
   if (name === 'changes' && task.threshold === null) facts.push('No forecast yet: changes need an epoch before this one.');
   if (task.truncated) facts.push(count(task.truncated) + ' more are not listed; --limit lists more.');
   if (task.complete_to !== undefined && task.complete_to < task.items.length) {
-    facts.push(task.complete_to ? 'Ranks up to ' + count(task.complete_to) + ' are certain; below, some may be missing or out of order.'
-      : 'No rank is certain: some may be missing or out of order.');
+    facts.push(task.complete_to > 1 ? 'The ' + count(task.complete_to) + ' largest are listed; smaller ones may be missing.'
+      : task.complete_to ? 'The largest is listed; smaller ones may be missing.' : 'Even the largest may be missing.');
   }
   if (report.filtered && report.filtered[name]) {
     facts.push('The filter shows ' + count(task.items.length) + ' of ' + plural(report.filtered[name], 'item') + '.');

@@ -212,17 +212,20 @@ impl Section<'_> {
         self.finish(page, &table);
     }
 
-    /// Writes up to which item a list is certain, if not all shown items are.
+    /// Writes how many of the largest are certainly listed, if they are fewer than the items shown.
     fn complete(&self, page: &mut Page, items: &[SizeItem], complete_to: u64) {
         let shown = items.len().min(self.rows) as u64;
-        let certain = match complete_to {
+        let (key, keys) = (self.key(), self.keys());
+        let text = match complete_to {
             to if to >= shown => return,
-            0 => "No rank is certain:".to_owned(),
-            1 => "Rank 1 is certain; below it,".to_owned(),
-            to => format!("Ranks 1 to {} are certain; below them,", units::count(to as f64)),
+            0 => format!("Even the largest {key} may be missing."),
+            1 => format!("The largest {key} is listed; smaller ones may be missing."),
+            to => {
+                let to = units::count(to as f64);
+                format!("The {to} largest {keys} are listed; smaller ones may be missing.")
+            }
         };
-        let keys = self.keys();
-        paragraph(page, "  ", &format!("{certain} {keys} may be missing or out of order."));
+        paragraph(page, "  ", &text);
     }
 
     /// Writes the list, unless an equal list is above.
