@@ -96,8 +96,9 @@ def cut(captures, part_bytes):
 
 
 def bundled(parts, part_bytes, cores):
-    """Parts for a task each. A task costs Spark some time whatever it does: there are two for each core, more
-    where they would read more than PARTS parts, and fewer where these would be small.
+    """Parts for a task each. A task costs Spark some time whatever it does, and its result is merged: there is
+    one for each core; two where they read at least 4 parts each; more where they would read more than PARTS
+    parts, and fewer where these would be small.
 
     Long parts come first, each to the task with least to do, so that all end at about the same time.
     """
@@ -110,7 +111,8 @@ def bundled(parts, part_bytes, cores):
         return part.path.stat().st_size if part.path.exists() else 0
 
     bytes_ = sum(map(size, parts))
-    tasks = max(2 * cores, -(-bytes_ // (PARTS * part_bytes)))
+    for_each = 2 if bytes_ >= 2 * cores * 4 * part_bytes else 1
+    tasks = max(for_each * cores, -(-bytes_ // (PARTS * part_bytes)))
     tasks = max(1, min(tasks, -(-bytes_ // part_bytes), len(parts)))
     bundles = [(0, number, []) for number in range(tasks)]
     for part in sorted(parts, key=size, reverse=True):
@@ -133,7 +135,11 @@ class Summary:
         for one in asked:
             name, task, flow, top = one["measurement"], one["task"], one["flow"], one["top"]
             self._reports[name] = snapshots[name].query(task, flow=flow, top=top)
-        self.problems = spark.createDataFrame(problems, "path string, problem string")
+        self._problems = problems
+
+    @functools.cached_property
+    def problems(self):
+        return self._spark.createDataFrame(self._problems, "path string, problem string")
 
     def report(self, measurement=None):
         """The report of a measurement; it may be left out where there is one."""
