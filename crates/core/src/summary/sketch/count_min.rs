@@ -119,8 +119,8 @@ impl<C: Unsigned> Rule for Least<C> {
         value - over
     }
 
-    fn peel(grid: &Grid<Self>, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
-        Some(grid.peel(cells, each))
+    fn peel(grid: &Grid<Self>, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
+        Some(grid.peel(least, cells, each))
     }
 
     fn shortfall(_: &Grid<Self>) -> f64 {

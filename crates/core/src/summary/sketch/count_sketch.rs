@@ -113,8 +113,8 @@ impl<C: Signed> Rule for Signs<C> {
         Some(short(grid.rows.rows(), cells, allowed))
     }
 
-    fn peel(grid: &Grid<Self>, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
-        Some(grid.peel(cells, each))
+    fn peel(grid: &Grid<Self>, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
+        Some(grid.peel(least, cells, each))
     }
 
     fn shortfall(grid: &Grid<Self>) -> f64 {

@@ -130,8 +130,8 @@ impl<C: Unsigned> Rule for Centred<C> {
         Some(Self::shortfall(grid))
     }
 
-    fn peel(grid: &Grid<Self>, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
-        Some(grid.peel(cells, each))
+    fn peel(grid: &Grid<Self>, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
+        Some(grid.peel(least, cells, each))
     }
 
     /// A cell is never below its key's size, and only the row's mean is subtracted from it.

@@ -24,6 +24,9 @@ const WORDS: Rows = Rows::of(WORDS_ROWS, 16);
 const WORDS_ROWS: usize = 4;
 const WORDS_CELLS: usize = WORDS_ROWS << 16;
 
+/// Multiple of the threshold from which on a key is listed whatever the order of packets.
+const CLEAR: f64 = 2.0;
+
 /// The weight of a packet in a sketch.
 pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
 
@@ -87,9 +90,9 @@ pub(crate) trait Rule: Send + Sized + 'static {
         None
     }
 
-    /// The grid without the keys with these digests, if its cells are [`Linear`].
-    fn peel(grid: &Grid<Self>, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
-        let _ = (grid, cells, each);
+    /// [`Grid::peel`], if the cells are [`Linear`].
+    fn peel(grid: &Grid<Self>, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
+        let _ = (grid, least, cells, each);
         None
     }
 
@@ -229,13 +232,14 @@ pub(crate) struct List {
 }
 
 impl<R: Linear> Grid<R> {
-    /// The grid without the keys with these digests.
-    pub(crate) fn peel(&self, cells: &Counts, each: &Each<'_, u64>) -> Peeled {
+    /// The grid without those of the keys with these digests that are estimated at `least` or more.
+    pub(crate) fn peel(&self, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Peeled {
         let mut marks = Vec::new();
         each(&mut |digest| {
             let (value, places) = (R::estimate(self, digest), self.rows.places(digest));
             let signs = if R::SIGNED { signs(digest) } else { 0 };
-            marks.push(Mark { digest, value, places, signs });
+            let weight = if value >= least { value.trunc() } else { 0.0 };
+            marks.push(Mark { digest, weight, places, signs });
         });
         let (rows, total) = (self.rows.rows(), self.total as f64);
         let cell = |place: usize| self.cells[place].real();
@@ -271,8 +275,8 @@ impl<R: Rule> Grid<R> {
         Estimate { value, low, high, confidence: Some(CONFIDENCE) }.within(self.total)
     }
 
-    /// Errors of the estimates of keys selected for being large; `each` visits their digests.
-    pub(crate) fn list(&self, each: &Each<'_, u64>) -> List {
+    /// Errors of the estimates of keys that exceeded `threshold`; `each` visits their digests.
+    pub(crate) fn list(&self, threshold: f64, each: &Each<'_, u64>) -> List {
         let (rows, cells) = (self.rows.rows(), Counts::of_cells(&self.cells));
         let mut estimates = Counts::new();
         each(&mut |digest| estimates.add(R::estimate(self, digest) as u64));
@@ -283,7 +287,10 @@ impl<R: Rule> Grid<R> {
         let chance = if short.is_some() { chance / 2.0 } else { chance };
         // Full cells lack some of their keys.
         let is_whole = self.unit == 0 && self.saturated == 0 && self.total < MOST_WEIGHT;
-        let peeled = if is_whole { R::peel(self, &cells, each) } else { None };
+        // Keys near the threshold are listed or not depending on how packets were divided among
+        // sketches that were merged; bounds do not.
+        let least = CLEAR * threshold;
+        let peeled = if is_whole { R::peel(self, least, &cells, each) } else { None };
         // A lower bound is the better one of two.
         let chance = if peeled.is_some() { chance / 2.0 } else { chance };
         let listed = |cells: &Counts| {

@@ -20,8 +20,8 @@ pub(crate) const MOST_WEIGHT: u64 = 1 << f64::MANTISSA_DIGITS;
 /// A listed key, as the cells count it.
 pub(crate) struct Mark {
     pub(crate) digest: u64,
-    /// Its estimate.
-    pub(crate) value: f64,
+    /// The weight that is taken from its cells: whole, so that sums do not depend on their order.
+    pub(crate) weight: f64,
     /// Its cells, one per row.
     pub(crate) places: [usize; MOST_ROWS],
     /// Bit `row` is set if that row subtracts its weight.
@@ -29,11 +29,9 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The weight that the estimate gives the cell of a row: whole, so that sums do not depend on
-    /// their order.
-    fn weight(&self, row: usize) -> f64 {
-        let weight = self.value.trunc();
-        if self.signs >> row & 1 == 1 { -weight } else { weight }
+    /// The weight in the cell of a row.
+    fn in_row(&self, row: usize) -> f64 {
+        if self.signs >> row & 1 == 1 { -self.weight } else { self.weight }
     }
 }
 
@@ -67,7 +65,7 @@ impl Peeled {
             (0..marks.len()).flat_map(|at| (0..rows).map(move |row| slot(at, row))).collect();
         slots.sort_unstable();
         let at = |slot: u64| slot as u32 as usize;
-        let weight = |slot| marks[at(slot) / rows].weight(at(slot) % rows);
+        let weight = |slot| marks[at(slot) / rows].in_row(at(slot) % rows);
         // For each key and row, the weight of the other listed keys in its cell.
         let mut others = vec![0.0; slots.len()];
         for same in slots.chunk_by(|one, other| one >> 32 == other >> 32) {
@@ -78,14 +76,14 @@ impl Peeled {
                 others[at(*slot)] = sum - weight(*slot);
             }
         }
-        let rest = total - marks.iter().map(|mark| mark.value.trunc()).sum::<f64>();
+        let rest = total - marks.iter().map(|mark| mark.weight).sum::<f64>();
         let estimate = |(at, mark): (usize, &Mark)| {
             let others = &others[at * rows..][..rows];
             let of_key = |place| {
                 let row = mark.places[..rows].iter().position(|own| *own == place);
                 cell(place) - row.map_or(0.0, |row| others[row])
             };
-            alone(mark, rest + mark.value.trunc(), &of_key)
+            alone(mark, rest + mark.weight, &of_key)
         };
         let values = marks.iter().enumerate().map(estimate).collect();
         Self { cells, total: rest, values }
@@ -99,18 +97,18 @@ mod tests {
     use super::*;
 
     /// Two rows of four cells: key 1 weighs 100, key 2 weighs 30, and an unlisted key weighs 5.
-    fn peeled(values: [f64; 2]) -> Peeled {
+    fn peeled(weights: [f64; 2]) -> Peeled {
         let cells: [u64; 8] = [130, 0, 5, 0, 100, 35, 0, 0];
         let places = |first, second| {
             let mut places = [0; MOST_ROWS];
             places[..2].copy_from_slice(&[first, second]);
             places
         };
-        let mark = |digest, value, places| Mark { digest, value, places, signs: 0 };
-        let marks = [mark(1, values[0], places(0, 4)), mark(2, values[1], places(0, 5))];
+        let mark = |digest, weight, places| Mark { digest, weight, places, signs: 0 };
+        let marks = [mark(1, weights[0], places(0, 4)), mark(2, weights[1], places(0, 5))];
         let (cell, counts) = (|place: usize| cells[place] as f64, Counts::of_cells(&cells));
         Peeled::new(&cell, 2, counts, 135.0, &marks, &|mark, total, cell| {
-            assert_eq!(total, 135.0 - values[2 - mark.digest as usize].trunc());
+            assert_eq!(total, 135.0 - weights[2 - mark.digest as usize]);
             mark.places[..2].iter().map(|place| cell(*place)).fold(f64::INFINITY, f64::min)
         })
     }
@@ -125,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_estimate_leaves_the_rest_to_the_cells() {
-        let Peeled { cells, total, values } = peeled([100.0, 20.9]);
+    fn a_lower_weight_leaves_the_rest_to_the_cells() {
+        let Peeled { cells, total, values } = peeled([100.0, 20.0]);
         // 130 becomes 10, and 35 becomes 15.
         assert_eq!((total, values), (15.0, vec![100.0, 30.0]));
         assert_eq!(cells.zeros(), 0.625);

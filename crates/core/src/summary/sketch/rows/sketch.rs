@@ -206,7 +206,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     /// estimates.
     pub(crate) fn list(&self, each: &Each<'_, K>, visit: &mut dyn FnMut(K, SizeEstimate)) {
         let digest = |key: K| key.digest(&self.digester);
-        let list = self.grid.list(&|visit| each(&mut |key| visit(digest(key))));
+        let threshold = self.threshold.weight(self.grid.total);
+        let list = self.grid.list(threshold, &|visit| each(&mut |key| visit(digest(key))));
         let mut at = 0;
         each(&mut |key| {
             let size = self.grid.listed(&list, at, digest(key));

@@ -245,13 +245,13 @@ impl<C: Signed> Grids<C> {
     ) -> List {
         let (rows, chance) = (self.shape.first.rows(), (1.0 - self.shape.confidence()) / 2.0);
         let mark = |digest| {
-            let (value, places) = (self.size(digest), self.shape.places(digest, depth));
-            Mark { digest, value, places, signs: signs(digest) }
+            let places = self.shape.places(digest, depth);
+            Mark { digest, weight: self.size(digest).trunc(), places, signs: signs(digest) }
         };
         let marks: Vec<_> = digests.map(mark).collect();
         let (mut estimates, cells) = (Counts::new(), self.counts(depth));
         for mark in &marks {
-            estimates.add(mark.value as u64);
+            estimates.add(mark.weight as u64);
         }
         let short = short(rows, &cells, chance);
         let cell = |place: usize| self.cells[place].real();
