@@ -140,7 +140,7 @@ def test_options_are_refused_before_anything_runs(options, words):
         flowgauge.spark.found([])
 
 
-@pytest.mark.parametrize(("part_bytes", "tasks"), [(50, [3, 3, 2, 2]), (400, [4, 3, 3]), (2000, [10]), (1, [1] * 10)])
+@pytest.mark.parametrize(("part_bytes", "tasks"), [(50, [3, 3, 2, 2]), (400, [5, 5]), (2000, [10]), (1, [1] * 10)])
 def test_parts_share_tasks_of_about_the_same_size(part_bytes, tasks):
     parts = [flowgauge.Part(f"{number}.pcap", 24, 100) for number in range(10)]
     bundles = flowgauge.spark.bundled(parts, part_bytes, 2)
