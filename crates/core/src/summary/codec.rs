@@ -192,7 +192,7 @@ impl Writer {
     }
 
     /// Appends the records that `write` writes, each of `width` bytes, sorted by their bytes: so
-    /// equal contents have equal bytes, whatever their order. Takes 12 bytes of memory per record.
+    /// equal contents have equal bytes, whatever their order. Takes 8 bytes of memory per record.
     pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         write(self);
@@ -241,9 +241,11 @@ fn sort_records(records: &mut [u8], width: usize) {
         tie.copy_from_slice(&sorted);
     }
     // The record that goes to each place.
-    let mut from: Vec<u32> = from.into_iter().map(|word| word as u32).collect();
+    for word in &mut from {
+        *word &= u64::from(u32::MAX);
+    }
     let mut first = vec![0; width];
-    for start in 0..from.len() as u32 {
+    for start in 0..from.len() as u64 {
         if from[start as usize] == start {
             continue;
         }
@@ -521,6 +523,7 @@ mod tests {
                 (state >> 61) as u8
             };
             let mut bytes: Vec<u8> = (0..records * width).map(|_| byte()).collect();
+            // Some records have their first bytes in common.
             if width == 12 {
                 bytes.chunks_exact_mut(width).for_each(|record| record[..5].fill(9));
             }
