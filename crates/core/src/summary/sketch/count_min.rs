@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 
 use super::k_ary;
 use super::rows::{
-    CONFIDENCE, Cell, Counts, Each, Grid, Linear, MOST_ROWS, Peeled, RowSketch, Rows, Rule,
-    TOTAL_PARAMETERS, Targets, Unsigned, Weight, build, build_concurrent, info, seldom_exceeded,
+    CONFIDENCE, Cell, Grid, Linear, MOST_ROWS, RowSketch, Rows, Rule, TOTAL_PARAMETERS, Targets,
+    Unsigned, Weight, build, build_concurrent, info, seldom_exceeded,
 };
 use crate::key::FlowKey;
 use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
@@ -119,8 +119,13 @@ impl<C: Unsigned> Rule for Least<C> {
         value - over
     }
 
-    fn peel(grid: &Grid<Self>, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
-        Some(grid.peel(least, cells, each))
+    fn signs(_: u64) -> Option<u64> {
+        Some(0)
+    }
+
+    fn alone(rows: Rows, digest: u64, _: f64, cell: &dyn Fn(usize) -> f64) -> Option<f64> {
+        let places = rows.places::<MOST_ROWS>(digest);
+        places[..rows.rows()].iter().map(|place| cell(*place)).reduce(f64::min)
     }
 
     fn shortfall(_: &Grid<Self>) -> f64 {
@@ -144,11 +149,6 @@ impl<C: Unsigned> Rule for Least<C> {
 impl<C: Unsigned> Linear for Least<C> {
     fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
         k_ary::value(rows, digest, total, cell)
-    }
-
-    fn alone(rows: Rows, digest: u64, _: f64, cell: &dyn Fn(usize) -> f64) -> f64 {
-        let places = rows.places::<MOST_ROWS>(digest);
-        places[..rows.rows()].iter().map(|place| cell(*place)).fold(f64::INFINITY, f64::min)
     }
 
     fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {

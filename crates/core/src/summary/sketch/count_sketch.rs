@@ -8,9 +8,9 @@
 use std::marker::PhantomData;
 
 use super::rows::{
-    CONFIDENCE, Counts, Each, Grid, L2_PARAMETERS, Linear, MOST_ROWS, Peeled, RowSketch, Rows,
-    Rule, Signed, Targets, Weight, build, build_concurrent, deviations, info, median, median_fails,
-    median_of_rows, seldom_short, short, signs, sum_over,
+    CONFIDENCE, Counts, Grid, L2_PARAMETERS, Linear, MOST_ROWS, RowSketch, Rows, Rule, Signed,
+    Targets, Weight, build, build_concurrent, deviations, info, median, median_fails,
+    median_of_rows, seldom_short, signs, sum_over,
 };
 use crate::key::FlowKey;
 use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
@@ -109,12 +109,17 @@ impl<C: Signed> Rule for Signs<C> {
         value - over - grid.saturated as f64
     }
 
-    fn short(grid: &Grid<Self>, cells: &Counts, allowed: f64) -> Option<f64> {
-        Some(short(grid.rows.rows(), cells, allowed))
+    fn shortfall_of_one(grid: &Grid<Self>, cells: &Counts, allowed: f64) -> Option<f64> {
+        let rows = grid.rows.rows();
+        Some(cells.seldom(rows, allowed, &|share| Self::overestimates(rows, share)))
     }
 
-    fn peel(grid: &Grid<Self>, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
-        Some(grid.peel(least, cells, each))
+    fn signs(digest: u64) -> Option<u64> {
+        Some(signs(digest))
+    }
+
+    fn alone(rows: Rows, digest: u64, total: f64, cell: &dyn Fn(usize) -> f64) -> Option<f64> {
+        Some(Self::value(rows, digest, total, cell))
     }
 
     fn shortfall(grid: &Grid<Self>) -> f64 {

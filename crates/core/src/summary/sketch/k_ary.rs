@@ -12,9 +12,9 @@ use std::ops::Range;
 use super::count_min::{adds_up, most_keys};
 use super::count_sketch::medians;
 use super::rows::{
-    Cell, Counts, Each, Grid, L2_PARAMETERS, Limit, Linear, MOST_ROWS, Peeled, RowSketch, Rows,
-    Rule, Targets, Unsigned, Weight, build, build_concurrent, deviations, info, median,
-    median_fails, median_of_rows, sum_over,
+    Cell, Counts, Grid, L2_PARAMETERS, Limit, Linear, MOST_ROWS, RowSketch, Rows, Rule, Targets,
+    Unsigned, Weight, build, build_concurrent, deviations, info, median, median_fails,
+    median_of_rows, sum_over,
 };
 use crate::key::FlowKey;
 use crate::summary::concurrent::{Concurrent, ConcurrentIngest};
@@ -126,12 +126,16 @@ impl<C: Unsigned> Rule for Centred<C> {
         value - (over - mean).max(0.0) / (1.0 - share) - grid.saturated as f64
     }
 
-    fn short(grid: &Grid<Self>, _: &Counts, _: f64) -> Option<f64> {
+    fn shortfall_of_one(grid: &Grid<Self>, _: &Counts, _: f64) -> Option<f64> {
         Some(Self::shortfall(grid))
     }
 
-    fn peel(grid: &Grid<Self>, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
-        Some(grid.peel(least, cells, each))
+    fn signs(_: u64) -> Option<u64> {
+        Some(0)
+    }
+
+    fn alone(rows: Rows, digest: u64, total: f64, cell: &dyn Fn(usize) -> f64) -> Option<f64> {
+        Some(Self::value(rows, digest, total, cell))
     }
 
     /// A cell is never below its key's size, and only the row's mean is subtracted from it.

@@ -133,13 +133,9 @@ pub(crate) fn seldom_short(
     cells.least(allowed, &|share, _, number| median_fails(rows.rows(), share) * keys(number))
 }
 
-/// Smallest value by which the median of one key's signed cells falls short of its size with a
-/// chance of at most `allowed`.
-pub(crate) fn short(rows: usize, cells: &Counts, allowed: f64) -> f64 {
-    cells.least(allowed, &|share, of_cell, _| {
-        median_fails(rows, (share + rows as f64 * of_cell).min(1.0) / 2.0)
-    })
-}
+/// The part of the chance of failure that upper bounds of listed keys get. Lower bounds get the
+/// rest: they are the wide ones, since a large estimate is more likely too large than too small.
+pub(crate) const UPPER: f64 = 0.1;
 
 /// Errors of keys that are listed because of their estimates.
 ///
@@ -170,9 +166,7 @@ impl Listed {
         let ranges = over.iter_mut().zip(estimates.0).rev();
         for (over, count) in ranges.filter(|(_, count)| *count > 0) {
             let allowed = chance * (before + 1) as f64 / keys.max(1.0);
-            *over = cells.least(allowed, &|share, of_cell, _| {
-                fails((share + rows as f64 * of_cell).min(1.0))
-            });
+            *over = cells.seldom(rows, allowed, fails);
             before += count;
         }
         Self { over }
@@ -221,6 +215,13 @@ impl Counts {
     /// The fraction of the numbers that are 0.
     pub(crate) fn zeros(&self) -> f64 {
         self.0[0] as f64 / self.0.iter().sum::<u64>() as f64
+    }
+
+    /// The smallest value that a key errs by more than with a chance of at most `allowed`. `fails`
+    /// is that chance if a fraction of the cells exceeds the value; the key's own cells count as
+    /// ones that do.
+    pub(crate) fn seldom(&self, rows: usize, allowed: f64, fails: &dyn Fn(f64) -> f64) -> f64 {
+        self.least(allowed, &|share, of_cell, _| fails((share + rows as f64 * of_cell).min(1.0)))
     }
 
     /// The smallest number whose `chance` is at most `allowed`, in eighths of a power of two, or

@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
-use super::bounds::{Counts, Listed, Noise};
+use super::bounds::{Counts, Listed, Noise, UPPER};
 use super::cell::{Cell, join_all, load_cells, save_cells};
-use super::peeled::{MOST_WEIGHT, Mark, Peeled};
+use super::peeled::{MOST_WEIGHT, Peeled, Peeling};
 use super::sketch::RowSketch;
-use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, signs, with_rows};
+use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
@@ -23,9 +23,6 @@ const PREFETCH_AHEAD: usize = 16;
 const WORDS: Rows = Rows::of(WORDS_ROWS, 16);
 const WORDS_ROWS: usize = 4;
 const WORDS_CELLS: usize = WORDS_ROWS << 16;
-
-/// Multiple of the threshold from which on a key is listed whatever the order of packets.
-const CLEAR: f64 = 2.0;
 
 /// The weight of a packet in a sketch.
 pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
@@ -85,14 +82,20 @@ pub(crate) trait Rule: Send + Sized + 'static {
 
     /// Largest shortfall of the estimate of one key, but for a chance of `allowed`; `None` if no
     /// estimate is too low. `cells` are those of the grid.
-    fn short(grid: &Grid<Self>, cells: &Counts, allowed: f64) -> Option<f64> {
+    fn shortfall_of_one(grid: &Grid<Self>, cells: &Counts, allowed: f64) -> Option<f64> {
         let _ = (grid, cells, allowed);
         None
     }
 
-    /// [`Grid::peel`], if the cells are [`Linear`].
-    fn peel(grid: &Grid<Self>, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
-        let _ = (grid, least, cells, each);
+    /// If cells are sums of weights, whether rows subtract that of a key: bit `row` is set if so.
+    fn signs(digest: u64) -> Option<u64> {
+        let _ = digest;
+        None
+    }
+
+    /// The estimate of a key from the contents of its cells, if cells are sums of weights.
+    fn alone(rows: Rows, digest: u64, total: f64, cell: &dyn Fn(usize) -> f64) -> Option<f64> {
+        let _ = (rows, digest, total, cell);
         None
     }
 
@@ -124,10 +127,6 @@ pub(crate) trait Linear: Rule {
     const SIGNED: bool = false;
     /// The estimate of a key from any linear combination of such cells, with the total `total`.
     fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64;
-    /// The estimate of a key from the contents of its cells, which may be too low by now.
-    fn alone(rows: Rows, digest: u64, total: f64, cell: &dyn Fn(usize) -> f64) -> f64 {
-        Self::value(rows, digest, total, cell)
-    }
     /// L2², the sum of the squares of all sizes, by the median row.
     fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
     /// Largest error of an estimate, with [`CONFIDENCE`].
@@ -225,28 +224,10 @@ pub(crate) struct Grid<R: Rule> {
 /// Errors of listed keys.
 pub(crate) struct List {
     listed: Listed,
-    /// Without each other.
+    /// The same without the heaviest of them.
     peeled: Option<(Listed, Peeled)>,
     /// Largest shortfall of an estimate, if any may be too low.
     short: Option<f64>,
-}
-
-impl<R: Linear> Grid<R> {
-    /// The grid without those of the keys with these digests that are estimated at `least` or more.
-    pub(crate) fn peel(&self, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Peeled {
-        let mut marks = Vec::new();
-        each(&mut |digest| {
-            let (value, places) = (R::estimate(self, digest), self.rows.places(digest));
-            let signs = if R::SIGNED { signs(digest) } else { 0 };
-            let weight = if value >= least { value.trunc() } else { 0.0 };
-            marks.push(Mark { digest, weight, places, signs });
-        });
-        let (rows, total) = (self.rows.rows(), self.total as f64);
-        let cell = |place: usize| self.cells[place].real();
-        Peeled::new(&cell, rows, cells.clone(), total, &marks, &|mark, total, cell| {
-            R::alone(self.rows, mark.digest, total, cell)
-        })
-    }
 }
 
 impl<R: Rule> Grid<R> {
@@ -282,40 +263,52 @@ impl<R: Rule> Grid<R> {
         each(&mut |digest| estimates.add(R::estimate(self, digest) as u64));
         let chance = 1.0 - R::bounds(self, 0.0, 0.0).confidence.unwrap_or(CONFIDENCE);
         let keys = R::most_keys(self, cells.zeros());
-        let short = R::short(self, &cells, chance / 2.0);
-        // The other half.
-        let chance = if short.is_some() { chance / 2.0 } else { chance };
-        // Full cells lack some of their keys.
-        let is_whole = self.unit == 0 && self.saturated == 0 && self.total < MOST_WEIGHT;
-        // Keys near the threshold are listed or not depending on how packets were divided among
-        // sketches that were merged; bounds do not.
-        let least = CLEAR * threshold;
-        let peeled = if is_whole { R::peel(self, least, &cells, each) } else { None };
+        let short = R::shortfall_of_one(self, &cells, UPPER * chance);
+        let chance = if short.is_some() { (1.0 - UPPER) * chance } else { chance };
+        let fails = |share| R::overestimates(rows, share);
+        // Keys that may be below the threshold are listed or not depending on how packets were
+        // divided among sketches that were merged; bounds do not depend on it.
+        let peeled = self.peel(threshold + cells.seldom(rows, chance, &fails), &cells, each);
         // A lower bound is the better one of two.
         let chance = if peeled.is_some() { chance / 2.0 } else { chance };
-        let listed = |cells: &Counts| {
-            Listed::new(&estimates, rows, cells, keys, chance, &|share| {
-                R::overestimates(rows, share)
-            })
-        };
+        let listed = |cells: &Counts| Listed::new(&estimates, rows, cells, keys, chance, &fails);
         let peeled = peeled.map(|peeled| (listed(&peeled.cells), peeled));
         List { listed: listed(&cells), peeled, short }
     }
 
-    /// The estimate of one of these keys with its bounds; `at` is its position in the list.
-    pub(crate) fn listed(&self, list: &List, at: usize, digest: u64) -> Estimate {
+    /// The cells without the keys estimated at `least` or more, if cells are sums of weights.
+    fn peel(&self, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
+        // Full cells lack some of their keys.
+        if self.unit > 0 || self.saturated > 0 || self.total >= MOST_WEIGHT {
+            return None;
+        }
+        R::signs(0)?;
+        let mut peeling = Peeling::new(least, self.total as f64);
+        each(&mut |digest| {
+            let places = self.rows.places::<MOST_ROWS>(digest);
+            let signs = R::signs(digest).unwrap_or(0);
+            peeling.take(R::estimate(self, digest), &places[..self.rows.rows()], signs);
+        });
+        Some(peeling.finish(cells.clone(), &|place| self.cells[place].real()))
+    }
+
+    /// The estimate of one of these keys with its bounds.
+    pub(crate) fn listed(&self, list: &List, digest: u64) -> Estimate {
         let asked = self.estimate(digest);
         if self.unit > 0 {
             return self.noise().listed(asked, self.total, self.rows.rows());
         }
         let (value, others) = (asked.value, (self.total as f64 - asked.value).max(0.0));
-        let low = R::listed_low(self, value, others, list.listed.over(value)).min(asked.low);
-        let alone = list.peeled.as_ref().map_or(0.0, |(listed, peeled)| {
-            R::listed_low(self, peeled.values[at], peeled.total, listed.over(value))
-        });
+        let mut low = R::listed_low(self, value, others, list.listed.over(value)).min(asked.low);
+        if let Some((listed, peeled)) = &list.peeled {
+            let cell = |place: usize| self.cells[place].real() - peeled.taken(place);
+            let rest = R::alone(self.rows, digest, peeled.total, &cell).unwrap_or(0.0);
+            let alone = rest + peeled.own(value);
+            low = low.max(R::listed_low(self, alone, peeled.total, listed.over(value)));
+        }
         let short = list.short.map_or(f64::INFINITY, |short| short + self.saturated as f64);
         let high = asked.high.min(value + short);
-        Estimate { low: low.max(alone).clamp(0.0, value), high, ..asked }
+        Estimate { low: low.clamp(0.0, value), high, ..asked }
     }
 
     /// Upper bound of the weight of a key whose estimate never exceeded `value`.

@@ -6,7 +6,7 @@
 //! - [`grid`]: the cells with their totals, and the rule by which a sketch fills and reads them.
 //! - [`sketch`]: a grid with the heavy keys beside it, as a summary.
 //! - [`bounds`]: the errors of estimates.
-//! - [`peeled`]: the cells without the listed keys, for the errors of these.
+//! - [`peeled`]: the cells without the heaviest listed keys, for the errors of listed ones.
 //!
 //! A sketch of d rows of 2ᵇ columns needs d·b bits of a key. Up to 64 bits are slices of the digest
 //! itself, row 0 at its low end: 4 rows of 65536 columns cost no multiply beyond the digest's own.
@@ -27,10 +27,10 @@ use crate::batch::BATCH_PACKETS;
 use crate::summary::remix::remix;
 use crate::summary::{BuildError, BuildErrorKind, Parameters, Setting};
 
-pub(crate) use bounds::{Counts, Listed, Noise, seldom_exceeded, seldom_short, short};
+pub(crate) use bounds::{Counts, Listed, Noise, UPPER, seldom_exceeded, seldom_short};
 pub(crate) use cell::{Cell, Signed, Unsigned, join_all, load_cells, save_cells};
-pub(crate) use grid::{Each, Grid, Limit, Linear, Rule, Weight};
-pub(crate) use peeled::{MOST_WEIGHT, Mark, Peeled};
+pub(crate) use grid::{Grid, Limit, Linear, Rule, Weight};
+pub(crate) use peeled::{MOST_WEIGHT, Peeled, Peeling};
 pub(crate) use sketch::{
     L2_PARAMETERS, MEMORY, RowSketch, TOTAL_PARAMETERS, build, build_concurrent, info,
 };

@@ -208,12 +208,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         let digest = |key: K| key.digest(&self.digester);
         let threshold = self.threshold.weight(self.grid.total);
         let list = self.grid.list(threshold, &|visit| each(&mut |key| visit(digest(key))));
-        let mut at = 0;
-        each(&mut |key| {
-            let size = self.grid.listed(&list, at, digest(key));
-            visit(key, SizeEstimate::of(Weight::<R>::MEASURE, size));
-            at += 1;
-        });
+        let size = |key| self.grid.listed(&list, digest(key));
+        each(&mut |key| visit(key, SizeEstimate::of(Weight::<R>::MEASURE, size(key))));
     }
 }
 

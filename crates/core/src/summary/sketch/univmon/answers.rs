@@ -249,11 +249,11 @@ impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
             let mut digests = top.iter().map(|(_, digest)| digest);
             let list =
                 (!self.samples.is_sample()).then(|| self.grids.list(depth, &mut digests, keys));
-            for (at, (key, digest)) in top.iter().enumerate() {
+            for (key, digest) in top.iter() {
                 let asked = self.samples.estimate(&self.grids, digest);
                 let listed = match &list {
                     None => self.samples.listed(asked, noise, depth, rows),
-                    Some(list) => list.bounds(at, asked),
+                    Some(list) => self.grids.listed(list, depth, digest, asked),
                 };
                 visit(
                     key.to_canonical(&self.digester),

@@ -10,9 +10,8 @@ use crate::batch::BATCH_PACKETS;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::remix::remix;
 use crate::summary::sketch::rows::{
-    Counts, Listed, MOST_ROWS, MOST_WEIGHT, Mark, Noise, Peeled, Rows, Signed, join_all,
-    load_cells, median, median_fails, median_over, save_cells, seldom_short, short, signs,
-    sum_over,
+    Counts, Listed, MOST_ROWS, MOST_WEIGHT, Noise, Peeled, Peeling, Rows, Signed, UPPER, join_all,
+    load_cells, median, median_fails, median_over, save_cells, seldom_short, signs, sum_over,
 };
 use crate::summary::{BuildError, Estimate, Memory};
 
@@ -169,26 +168,10 @@ pub(super) fn noise(margin: f64) -> Noise {
 /// Errors of the listed keys of a depth.
 pub(super) struct List {
     listed: Listed,
-    /// Without each other.
+    /// The same without these keys.
     peeled: Option<(Listed, Peeled)>,
     /// Largest shortfall of an estimate.
     short: f64,
-    /// Excess of full cells.
-    saturated: f64,
-}
-
-impl List {
-    /// The bounds of the key at this position; `asked` are those of a key that is not selected.
-    #[inline(never)]
-    pub(super) fn bounds(&self, at: usize, asked: Estimate) -> Estimate {
-        let low = (asked.value - self.listed.over(asked.value) - self.saturated).min(asked.low);
-        let alone = self
-            .peeled
-            .as_ref()
-            .map_or(0.0, |(listed, peeled)| peeled.values[at] - listed.over(asked.value));
-        let high = asked.high.min(asked.value + self.short + self.saturated);
-        Estimate { low: low.max(alone).clamp(0.0, asked.value), high, ..asked }
-    }
 }
 
 /// The cells of all depths.
@@ -243,33 +226,48 @@ impl<C: Signed> Grids<C> {
         digests: &mut dyn Iterator<Item = u64>,
         keys: f64,
     ) -> List {
-        let (rows, chance) = (self.shape.first.rows(), (1.0 - self.shape.confidence()) / 2.0);
-        let mark = |digest| {
-            let places = self.shape.places(digest, depth);
-            Mark { digest, weight: self.size(digest).trunc(), places, signs: signs(digest) }
-        };
-        let marks: Vec<_> = digests.map(mark).collect();
+        let (rows, chance) = (self.shape.first.rows(), 1.0 - self.shape.confidence());
         let (mut estimates, cells) = (Counts::new(), self.counts(depth));
-        for mark in &marks {
-            estimates.add(mark.weight as u64);
+        let mut peeling = Peeling::new(0.0, 0.0);
+        for digest in digests {
+            let size = self.size(digest);
+            estimates.add(size as u64);
+            peeling.take(size, &self.shape.places(digest, depth)[..rows], signs(digest));
         }
-        let short = short(rows, &cells, chance);
-        let cell = |place: usize| self.cells[place].real();
-        let peeled = (self.saturated == 0 && self.reach < MOST_WEIGHT).then(|| {
-            Peeled::new(&cell, rows, cells.clone(), 0.0, &marks, &|mark, _, cell| {
-                self.shape.value(mark.digest, depth, cell)
-            })
-        });
-        // A lower bound is the better one of two.
-        let chance = if peeled.is_some() { chance / 2.0 } else { chance };
         // Half of the colliding cells have the sign of the key.
-        let listed = |cells: &Counts| {
-            Listed::new(&estimates, rows, cells, keys, chance, &|share| {
-                median_fails(rows, share / 2.0)
-            })
-        };
+        let fails = |share: f64| median_fails(rows, share / 2.0);
+        let short = cells.seldom(rows, UPPER * chance, &fails);
+        // Full cells lack some of their keys.
+        let is_whole = self.saturated == 0 && self.reach < MOST_WEIGHT;
+        let peeled =
+            is_whole.then(|| peeling.finish(cells.clone(), &|place| self.cells[place].real()));
+        let chance = (1.0 - UPPER) * chance;
+        // A lower bound is the better one of two.
+        let chance = if is_whole { chance / 2.0 } else { chance };
+        let listed = |cells: &Counts| Listed::new(&estimates, rows, cells, keys, chance, &fails);
         let peeled = peeled.map(|peeled| (listed(&peeled.cells), peeled));
-        List { listed: listed(&cells), peeled, short, saturated: self.saturated as f64 }
+        List { listed: listed(&cells), peeled, short }
+    }
+
+    /// The bounds of a key of this depth in the list; `asked` are those of a key that is not
+    /// selected.
+    #[inline(never)]
+    pub(super) fn listed(
+        &self,
+        list: &List,
+        depth: usize,
+        digest: u64,
+        asked: Estimate,
+    ) -> Estimate {
+        let (value, saturated) = (asked.value, self.saturated as f64);
+        let mut low = (value - list.listed.over(value) - saturated).min(asked.low);
+        if let Some((listed, peeled)) = &list.peeled {
+            let cell = |place: usize| self.cells[place].real() - peeled.taken(place);
+            let alone = self.shape.value(digest, depth, cell) + peeled.own(value);
+            low = low.max(alone - listed.over(value));
+        }
+        let high = asked.high.min(value + list.short + saturated);
+        Estimate { low: low.clamp(0.0, value), high, ..asked }
     }
 
     /// Largest shortfall of an estimate below its key's size, over the keys of this depth and all
