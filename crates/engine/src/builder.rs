@@ -232,17 +232,18 @@ impl Builder {
     }
 }
 
-/// Share of the traffic above which a flow surely is a candidate: at most a quarter of the stored
+/// Share of the traffic above which a flow surely is a candidate: at most half of the stored
 /// candidates can exceed it at once.
-const LEAST_SHARE: f64 = 1.0 / 4096.0;
+const LEAST_SHARE: f64 = 1.0 / 8192.0;
 
 /// The threshold of candidates. For a long list it is below the threshold of heavy hitters: if the
 /// sizes of up to a million flows fall as 1 / rank, the k-th flow has more than 1 / 16 k of the
-/// traffic.
+/// traffic. Half of that leaves room for flows that collide with the listed ones, and keeps them
+/// clear of the threshold.
 fn candidate_threshold(config: &Config) -> Threshold {
     match config.threshold {
         Threshold::Share(share) => {
-            let listed = (1.0 / (16.0 * config.top as f64)).max(LEAST_SHARE);
+            let listed = (1.0 / (32.0 * config.top as f64)).max(LEAST_SHARE);
             // If a packet counts for both of its ends, the summary ingests twice the traffic.
             let ends = if config.key.kind().is_either() { 2.0 } else { 1.0 };
             Threshold::Share(share.min(listed) / ends)

@@ -341,3 +341,50 @@ fn listed(name: &str, memory: usize, Drawn { keys, packets }: &Drawn) -> [Held; 
     }
     held
 }
+
+/// The 20 largest flows of a summary that is merged from these parts of a stream, the number of
+/// parts last, with their bounds.
+fn merged_from(name: &str, flows: &[u32], (parts, of): (&[u32], u32)) -> Vec<(Vec<u8>, Estimate)> {
+    let options = Options { threshold: Threshold::Share(0.001), ..Options::new(128 << 10, 1) };
+    let part = |part: u32| {
+        let mut summary = catalog::build::<Key4>(name, &options).unwrap();
+        let mut batch = Batch::new();
+        let own: Vec<u32> = flows.iter().copied().filter(|flow| flow % of == part).collect();
+        for flows in own.chunks(BATCH_PACKETS) {
+            batch.clear();
+            for flow in flows {
+                batch.push(Key4::from_canonical(&flow.to_be_bytes()).unwrap(), 100, 0);
+            }
+            summary.ingest(&mut batch);
+        }
+        summary
+    };
+    let mut sum = part(parts[0]);
+    for other in &parts[1..] {
+        sum.merge(&*part(*other)).unwrap();
+    }
+    let mut listed = Vec::new();
+    sum.answers().candidates().unwrap().for_each(&mut |key, size| {
+        listed.push((key.as_bytes().to_vec(), size.by(Measure::Packets).unwrap()));
+    });
+    listed.sort_by(|(key, one), (other, two)| {
+        two.value.total_cmp(&one.value).then_with(|| key.cmp(other))
+    });
+    listed.truncate(20);
+    listed
+}
+
+/// The order in which sketches are merged, and their number, change no bound of a large flow.
+#[test]
+fn bounds_of_listed_flows_do_not_depend_on_the_parts_of_a_sum() {
+    for name in ["count-min", "count-sketch", "k-ary"] {
+        for seed in 0..8 {
+            let flows: Vec<u32> = Zipf::new(LISTED_FLOWS, 1.0, seed).take(40_000).collect();
+            let one = merged_from(name, &flows, (&[0], 1));
+            for parts in [&[0, 1][..], &[0, 1, 2], &[2, 0, 1], &[1, 2, 0]] {
+                let sum = merged_from(name, &flows, (parts, parts.len() as u32));
+                assert_eq!(one, sum, "{name}, seed {seed}: {parts:?}");
+            }
+        }
+    }
+}

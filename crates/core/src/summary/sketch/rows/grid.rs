@@ -24,6 +24,10 @@ const WORDS: Rows = Rows::of(WORDS_ROWS, 16);
 const WORDS_ROWS: usize = 4;
 const WORDS_CELLS: usize = WORDS_ROWS << 16;
 
+/// Multiple of the threshold from which on a key is listed however packets were divided among
+/// sketches that were merged.
+const CLEAR: f64 = 2.0;
+
 /// The weight of a packet in a sketch.
 pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
 
@@ -266,9 +270,7 @@ impl<R: Rule> Grid<R> {
         let short = R::shortfall_of_one(self, &cells, UPPER * chance);
         let chance = if short.is_some() { (1.0 - UPPER) * chance } else { chance };
         let fails = |share| R::overestimates(rows, share);
-        // Keys that may be below the threshold are listed or not depending on how packets were
-        // divided among sketches that were merged; bounds do not depend on it.
-        let peeled = self.peel(threshold + cells.seldom(rows, chance, &fails), &cells, each);
+        let peeled = self.peel(CLEAR * threshold, &cells, each);
         // A lower bound is the better one of two.
         let chance = if peeled.is_some() { chance / 2.0 } else { chance };
         let listed = |cells: &Counts| Listed::new(&estimates, rows, cells, keys, chance, &fails);
@@ -277,19 +279,38 @@ impl<R: Rule> Grid<R> {
     }
 
     /// The cells without the keys estimated at `least` or more, if cells are sums of weights.
+    ///
+    /// Keys that reach `least` only by their collisions with others stay in the cells: whether such
+    /// a key is listed depends on how packets were divided among sketches that were merged.
     fn peel(&self, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
         // Full cells lack some of their keys.
         if self.unit > 0 || self.saturated > 0 || self.total >= MOST_WEIGHT {
             return None;
         }
         R::signs(0)?;
-        let mut peeling = Peeling::new(least, self.total as f64);
-        each(&mut |digest| {
-            let places = self.rows.places::<MOST_ROWS>(digest);
-            let signs = R::signs(digest).unwrap_or(0);
-            peeling.take(R::estimate(self, digest), &places[..self.rows.rows()], signs);
-        });
-        Some(peeling.finish(cells.clone(), &|place| self.cells[place].real()))
+        let without = |takes: &dyn Fn(u64, f64) -> bool| {
+            let mut peeling = Peeling::new(self.total as f64);
+            each(&mut |digest| {
+                let estimate = R::estimate(self, digest);
+                if takes(digest, estimate) {
+                    let places = self.rows.places::<MOST_ROWS>(digest);
+                    let signs = R::signs(digest).unwrap_or(0);
+                    peeling.take(digest, estimate, &places[..self.rows.rows()], signs);
+                }
+            });
+            peeling.finish(cells.clone(), &|place| self.cells[place].real())
+        };
+        let all = without(&|_, estimate| estimate >= least);
+        Some(without(&|digest, estimate| {
+            estimate >= least && self.alone(&all, digest, estimate) >= least
+        }))
+    }
+
+    /// The estimate of a listed key in the cells without others.
+    fn alone(&self, peeled: &Peeled, digest: u64, estimate: f64) -> f64 {
+        let cell = |place: usize| self.cells[place].real() - peeled.taken(place);
+        let rest = R::alone(self.rows, digest, peeled.total, &cell).unwrap_or(0.0);
+        rest + peeled.own(digest, estimate)
     }
 
     /// The estimate of one of these keys with its bounds.
@@ -301,9 +322,7 @@ impl<R: Rule> Grid<R> {
         let (value, others) = (asked.value, (self.total as f64 - asked.value).max(0.0));
         let mut low = R::listed_low(self, value, others, list.listed.over(value)).min(asked.low);
         if let Some((listed, peeled)) = &list.peeled {
-            let cell = |place: usize| self.cells[place].real() - peeled.taken(place);
-            let rest = R::alone(self.rows, digest, peeled.total, &cell).unwrap_or(0.0);
-            let alone = rest + peeled.own(value);
+            let alone = self.alone(peeled, digest, value);
             low = low.max(R::listed_low(self, alone, peeled.total, listed.over(value)));
         }
         let short = list.short.map_or(f64::INFINITY, |short| short + self.saturated as f64);

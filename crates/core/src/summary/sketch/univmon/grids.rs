@@ -228,11 +228,11 @@ impl<C: Signed> Grids<C> {
     ) -> List {
         let (rows, chance) = (self.shape.first.rows(), 1.0 - self.shape.confidence());
         let (mut estimates, cells) = (Counts::new(), self.counts(depth));
-        let mut peeling = Peeling::new(0.0, 0.0);
+        let mut peeling = Peeling::new(0.0);
         for digest in digests {
             let size = self.size(digest);
             estimates.add(size as u64);
-            peeling.take(size, &self.shape.places(digest, depth)[..rows], signs(digest));
+            peeling.take(digest, size, &self.shape.places(digest, depth)[..rows], signs(digest));
         }
         // Half of the colliding cells have the sign of the key.
         let fails = |share: f64| median_fails(rows, share / 2.0);
@@ -263,7 +263,7 @@ impl<C: Signed> Grids<C> {
         let mut low = (value - list.listed.over(value) - saturated).min(asked.low);
         if let Some((listed, peeled)) = &list.peeled {
             let cell = |place: usize| self.cells[place].real() - peeled.taken(place);
-            let alone = self.shape.value(digest, depth, cell) + peeled.own(value);
+            let alone = self.shape.value(digest, depth, cell) + peeled.own(digest, value);
             low = low.max(alone - listed.over(value));
         }
         let high = asked.high.min(value + list.short + saturated);
