@@ -20,7 +20,7 @@ AGENT := --features agent,kafka
 AGENT_TESTS := -p flowgauge -p flowgauge-agent $(AGENT) --test agent --test kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build docs size dpdk agent deb package-test library python demo demo-agent collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
+.PHONY: build docs size dpdk agent deb package-test library python demo demo-agent query-bench collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -163,6 +163,9 @@ live-bench: build ## packets a second by AF_PACKET and AF_XDP on a pair of inter
 
 agent-bench: agent ## what an agent with all sinks costs at the kernel's rate on a pair of interfaces; needs root, iproute2 and python3
 	python3 bench/agent.py $(BINARY)
+
+query-bench: build ## a query over a day of snapshots of 1 MiB on one core; writes 10 GB to /tmp
+	bash bench/query.sh $(BINARY)
 
 collect-bench: agent ## what a collector of 100 agents costs, from memory and through Apache Kafka; needs java and mvn
 	bash bench/collect.sh $(BINARY) cargo bench --locked -p flowgauge-agent --features kafka --bench collect --

@@ -12,7 +12,7 @@ use crate::accelerator::HeaderRate;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog::{self, stored};
 use crate::key::{FlowKey, Key4, Key8, Key16, Key37};
-use crate::summary::codec::{DecodeError, Writer};
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::concurrent::ConcurrentIngest;
 use crate::summary::{
     Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting, Summary,
@@ -217,7 +217,8 @@ macro_rules! widths {
 
             /// Decodes the stored form of a summary of keys of `key_bytes` canonical bytes, in at
             /// most `limit` bytes of memory: [`stored::decode_under`], or [`stored::decode_again`]
-            /// with a spare summary. Also returns its algorithm and options.
+            /// with a spare summary. Also returns its algorithm and options. The summary must be
+            /// part of bytes whose checksum was right, since its own one is not computed again.
             ///
             /// # Errors
             /// As [`stored::decode_under`].
@@ -239,7 +240,8 @@ macro_rules! widths {
                         _ => None,
                     });
                     let lengths = key_bytes..=key_bytes;
-                    let decoded = stored::decode_of::<$key>(lengths, bytes, limit, file, spare)?;
+                    let from = Reader::inside(bytes);
+                    let decoded = stored::decode_of::<$key>(lengths, from, limit, file, spare)?;
                     let own = Self(Inner::$name(Kind::Own(decoded.summary)), key_bytes);
                     return Ok((own, decoded.info, decoded.options));
                 })*

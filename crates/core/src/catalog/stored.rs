@@ -209,7 +209,7 @@ pub fn decode_under<K: FlowKey>(
     limit: usize,
     file: Option<&Seed>,
 ) -> Result<Decoded<K>, DecodeError> {
-    decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file, None)
+    decode_of(K::SHORTEST..=K::BYTES, Reader::new(bytes), limit, file, None)
 }
 
 /// As [`decode_under`], but reuses the memory of a spare summary if both are built alike, since
@@ -224,7 +224,7 @@ pub fn decode_again<K: FlowKey>(
     file: Option<&Seed>,
     spare: Decoded<K>,
 ) -> Result<Decoded<K>, DecodeError> {
-    decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file, Some(spare))
+    decode_of(K::SHORTEST..=K::BYTES, Reader::new(bytes), limit, file, Some(spare))
 }
 
 /// As [`decode_under`], for a summary whose keys have one of these lengths; as [`decode_again`] if
@@ -234,12 +234,11 @@ pub fn decode_again<K: FlowKey>(
 /// Those of [`decode_under`], and when the keys have another length.
 pub(crate) fn decode_of<K: FlowKey>(
     lengths: RangeInclusive<usize>,
-    bytes: &[u8],
+    mut from: Reader<'_>,
     limit: usize,
     file: Option<&Seed>,
     spare: Option<Decoded<K>>,
 ) -> Result<Decoded<K>, DecodeError> {
-    let mut from = Reader::new(bytes);
     let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
     if from.take(MAGIC.len(), "magic")? != MAGIC {
         return invalid(&from, "magic", MAGIC.len(), "no known summary begins with these bytes");
@@ -291,7 +290,7 @@ pub(crate) fn decode_of<K: FlowKey>(
             None => parameters.push((name, value)),
         }
     }
-    let head = &bytes[MAGIC.len() + size_of_val(&version)..][..before_head - from.left()];
+    let head = from.read_since(before_head);
     let payload = from.number::<u64>("length")?;
     if payload != from.left() as u64 {
         return invalid(&from, "length", 8, "it differs from the number of bytes that follow");
