@@ -7,6 +7,7 @@ use flowgauge_kernel::{Isa, ReadHeaders, Tuple, WithHeaders};
 use crate::batch::BATCH_PACKETS;
 use crate::packet::common::{V4, V6, Version};
 use crate::packet::{Extras, Frame, Frames, Headers, Ip, Ports, Tunnels, has_ports};
+use crate::services::Tally;
 
 /// A packet with parsed headers.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +112,8 @@ impl Parsed for ParsedColumns<'_> {
 /// kept in a separate list, in order of their index.
 ///
 /// Cost: 2 ns for a packet with ports, plus that of [`Extras::read`] where extras are read. Memory:
-/// 256 × 28 bytes (44 with extras), and 80 bytes for each packet outside the columns.
+/// 256 × 28 bytes (44 with extras), 80 bytes for each packet outside the columns, and 64 KiB where
+/// services are counted.
 ///
 /// ```
 /// use flowgauge_core::block::{Block, ParsedRow};
@@ -136,6 +138,8 @@ pub struct Block {
     others: Vec<Other>,
     /// Extras of the frames, where a measurement needs them; `None` for headers without a frame.
     extras: Option<Box<[Option<Extras>; BATCH_PACKETS]>>,
+    /// The packets in the columns by service, and the number of packets when they were counted.
+    tally: Option<(Tally, usize)>,
 }
 
 struct Columns {
@@ -171,7 +175,8 @@ impl Block {
         };
         let (columns, others) = (Box::new(columns), Vec::with_capacity(BATCH_PACKETS));
         let extras = extras.then(|| Box::new([None; BATCH_PACKETS]));
-        Self { isa, len: 0, ordered: true, last_ns: i64::MIN, columns, others, extras }
+        let (len, ordered, last_ns, tally) = (0, true, i64::MIN, None);
+        Self { isa, len, ordered, last_ns, columns, others, extras, tally }
     }
 
     /// The number of packets in the block.
@@ -195,6 +200,30 @@ impl Block {
         self.ordered = true;
         self.last_ns = i64::MIN;
         self.others.clear();
+        if let Some((tally, counted)) = &mut self.tally {
+            tally.clear();
+            *counted = 0;
+        }
+    }
+
+    /// Counts the packets by protocol and service, once for all measurements that do.
+    pub fn count_services(&mut self) {
+        let (mut tally, _) = self.tally.take().unwrap_or_default();
+        tally.clear();
+        for stretch in self.stretches(0..self.len) {
+            let Stretch::Columns(range) = stretch else { continue };
+            let wires = &self.columns.wires[range.clone()];
+            for (tuple, wire) in self.tuples(range).iter().zip(wires) {
+                tally.add(tuple.protocol(), tuple.ports(), *wire);
+            }
+        }
+        self.tally = Some((tally, self.len));
+    }
+
+    /// The packets of the columns by protocol and service, if all of them were counted.
+    pub(crate) fn tally(&self) -> Option<&Tally> {
+        let (tally, counted) = self.tally.as_ref()?;
+        (*counted == self.len).then_some(tally)
     }
 
     /// Packet times in nanoseconds since the UNIX epoch.

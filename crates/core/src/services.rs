@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use flowgauge_kernel::Tuple;
+
 use crate::terms::Size;
 
 /// Protocols with ports: TCP, UDP and SCTP.
@@ -76,11 +78,34 @@ pub struct Services {
 impl Services {
     /// Counts a packet of `wire` bytes. Ports are in network order, source port first.
     #[inline(always)]
-    pub fn add(&mut self, protocol: u8, [a, b, c, d]: [u8; 4], wire: u32) {
+    pub fn add(&mut self, protocol: u8, ports: [u8; 4], wire: u32) {
+        let slot = self.slot(protocol, ports);
+        self.slots[usize::from(slot) % SLOTS] += one(wire);
+    }
+
+    /// The number of the counter of such packets.
+    #[inline(always)]
+    fn slot(&self, protocol: u8, [a, b, c, d]: [u8; 4]) -> u16 {
         let port = u16::from_be_bytes([a, b]).min(u16::from_be_bytes([c, d]));
         let (first, mask) = self.index.protocols[usize::from(protocol)];
-        let slot = first + (self.index.ports[usize::from(port)] & mask);
-        self.slots[usize::from(slot) % SLOTS] += one(wire);
+        first + (self.index.ports[usize::from(port)] & mask)
+    }
+
+    /// Counts packets with ports, and so many bytes each.
+    #[inline(never)]
+    pub(crate) fn add_all<const N: usize>(&mut self, tuples: &[Tuple<N>], wires: &[u32]) {
+        for (tuple, wire) in tuples.iter().zip(wires) {
+            self.add(tuple.protocol(), tuple.ports(), *wire);
+        }
+    }
+
+    /// Adds the counts of a block.
+    #[inline(never)]
+    pub(crate) fn add_tally(&mut self, tally: &Tally) {
+        for slot in &tally.met {
+            self.slots[usize::from(*slot) % SLOTS] +=
+                tally.counts.slots[usize::from(*slot) % SLOTS];
+        }
     }
 
     /// Counts a packet without readable ports, among the other ports of its protocol.
@@ -124,6 +149,37 @@ impl Services {
     }
 }
 
+/// The counts of one block of packets, which several measurements add to theirs.
+///
+/// Cost: that of [`Services`] and a comparison for each packet, and an addition for each counter
+/// that the block meets. Memory: that of [`Services`].
+#[derive(Default)]
+pub(crate) struct Tally {
+    counts: Services,
+    /// The numbers of the counters that are not 0.
+    met: Vec<u16>,
+}
+
+impl Tally {
+    /// Counts a packet as [`Services::add`] does.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, protocol: u8, ports: [u8; 4], wire: u32) {
+        let slot = self.counts.slot(protocol, ports);
+        let counter = &mut self.counts.slots[usize::from(slot) % SLOTS];
+        if counter.packets == 0 {
+            self.met.push(slot);
+        }
+        *counter += one(wire);
+    }
+
+    /// Forgets all packets.
+    pub(crate) fn clear(&mut self) {
+        for slot in self.met.drain(..) {
+            self.counts.slots[usize::from(slot) % SLOTS] = Size::default();
+        }
+    }
+}
+
 impl Default for Services {
     fn default() -> Self {
         let slots = vec![Size::default(); SLOTS].into_boxed_slice();
@@ -142,4 +198,35 @@ impl fmt::Debug for Services {
 #[inline(always)]
 fn one(wire: u32) -> Size {
     Size { packets: 1, bytes: u64::from(wire) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_adds_what_its_packets_would() {
+        let packets = [(6, 80), (17, 53), (6, 80), (17, 50_000), (6, 40_000)];
+        let tuples = packets.map(|(protocol, port): (u8, u16)| {
+            let [high, low] = port.to_be_bytes();
+            Tuple::new([0; 8], [0xff, 0xff, high, low], protocol)
+        });
+        let wires = [60, 70, 80, 90, 100];
+        let (mut direct, mut added, mut tally) =
+            (Services::default(), Services::default(), Tally::default());
+        for _ in 0..2 {
+            direct.add_all(&tuples, &wires);
+            tally.clear();
+            for (tuple, wire) in tuples.iter().zip(wires) {
+                tally.add(tuple.protocol(), tuple.ports(), wire);
+            }
+            added.add_tally(&tally);
+        }
+        let all = |services: &Services| {
+            let ports: Vec<_> = services.ports().collect();
+            (ports, services.protocols().collect::<Vec<_>>())
+        };
+        assert_eq!(all(&added), all(&direct));
+        assert_eq!(all(&added).0[0], (6, 80, Size { packets: 4, bytes: 280 }));
+    }
 }

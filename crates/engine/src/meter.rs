@@ -206,6 +206,8 @@ pub(crate) struct SeveralMeter {
     block: Block,
     /// The numbers of the streams with a filter, and which packets of the block pass it.
     filtered: Vec<(usize, Mask)>,
+    /// Whether more than one measurement counts all packets by service.
+    shares_services: bool,
 }
 
 impl SeveralMeter {
@@ -214,12 +216,15 @@ impl SeveralMeter {
         let filtered = (0..streams.len()).filter(is_filtered);
         let filtered = filtered.map(|number| (number, Mask::default())).collect();
         let extras = streams.iter().any(|stream| stream.intake.wants_extras());
+        let counts = |intake: &Intake| !intake.is_filtered() && intake.counts_services();
+        let counting = streams.iter().filter(|stream| counts(&stream.intake)).count();
         Self {
             streams,
             tunnels,
             left: limit.unwrap_or(u64::MAX),
             block: Block::new(Isa::best(), extras),
             filtered,
+            shares_services: counting > 1,
         }
     }
 
@@ -276,6 +281,9 @@ impl SeveralMeter {
     fn flush(&mut self) {
         if self.block.is_empty() {
             return;
+        }
+        if self.shares_services {
+            self.block.count_services();
         }
         let mut filtered = self.filtered.iter_mut().peekable();
         for (number, stream) in self.streams.iter_mut().enumerate() {

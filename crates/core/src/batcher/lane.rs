@@ -271,7 +271,8 @@ impl<K: Width> Lane<K> {
             let part = room.part(0..rows);
             // A common frame is never a tunnel that is followed.
             let flags = |row| tcp_flags(&part.at(row), Tunnels::Outer);
-            self.take_tuples(&tuples[..rows], (part.wires(), part.times_ns()), flags, lane, to);
+            let columns = (part.wires(), part.times_ns());
+            self.take_tuples(&tuples[..rows], columns, flags, false, lane, to);
             taken += rows;
             if rows < room.len() || taken == frames.len() {
                 return taken;
@@ -280,13 +281,14 @@ impl<K: Width> Lane<K> {
     }
 
     /// Takes packets from columns of five-tuples, lengths on the wire and times. `flags` returns
-    /// the TCP flags of the packet at an index.
+    /// the TCP flags of the packet at an index. Where `tallied` is set, services are counted already.
     #[inline(always)]
     fn take_tuples<const N: usize>(
         &mut self,
         tuples: &[Tuple<N>],
         (wires, times_ns): (&[u32], &[i64]),
         flags: impl Fn(usize) -> u8,
+        tallied: bool,
         lane: usize,
         to: &mut dyn Take,
     ) where
@@ -313,10 +315,8 @@ impl<K: Width> Lane<K> {
                 }
             }
             self.batch.extend(wires, &times_ns[at..end]);
-            if let Some(services) = &mut self.services {
-                for (tuple, wire) in tuples.iter().zip(wires) {
-                    services.add(tuple.protocol(), tuple.ports(), *wire);
-                }
+            if let Some(services) = self.services.as_mut().filter(|_| !tallied) {
+                services.add_all(tuples, wires);
             }
             match self.elements {
                 None => {}
@@ -338,12 +338,27 @@ impl<K: Width> Lane<K> {
         }
     }
 
-    /// Takes a range of packets from the columns of a block; returns how many have a key.
+    /// Adds the services that were counted for the columns of a whole block. Returns whether there
+    /// was anything to add.
+    pub(super) fn add_tally(&mut self, block: &Block) -> bool {
+        if self.takes_singly() {
+            return false;
+        }
+        let (Some(services), Some(tally)) = (&mut self.services, block.tally()) else {
+            return false;
+        };
+        services.add_tally(tally);
+        true
+    }
+
+    /// Takes a range of packets from the columns of a block; returns how many have a key. Where
+    /// `tallied` is set, their services are counted already.
     #[inline(always)]
     pub(super) fn take_columns(
         &mut self,
         block: &Block,
         range: Range<usize>,
+        tallied: bool,
         keyless: &mut KeylessCounts,
         to: &mut dyn Take,
     ) -> u64
@@ -366,7 +381,7 @@ impl<K: Width> Lane<K> {
         }
         let columns = (&block.wires()[range.clone()], &block.times_ns()[range.clone()]);
         let flags = |at| block.extras(range.start + at).map_or(0, |extras| extras.tcp_flags);
-        self.take_tuples(block.tuples(range.clone()), columns, flags, lane, to);
+        self.take_tuples(block.tuples(range.clone()), columns, flags, tallied, lane, to);
         range.len() as u64
     }
 

@@ -177,7 +177,16 @@ trait AddPackets {
     /// Adds leading common IPv6 frames of these Ethernet frames; returns their number.
     fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
     /// Adds packets from the columns of a block; returns how many of them have a key.
-    fn columns(&mut self, block: &Block, range: Range<usize>, keyless: &mut KeylessCounts) -> u64;
+    fn columns(
+        &mut self,
+        block: &Block,
+        range: Range<usize>,
+        tallied: bool,
+        keyless: &mut KeylessCounts,
+    ) -> u64;
+
+    /// As [`Lane::add_tally`].
+    fn add_tally(&mut self, block: &Block) -> bool;
 
     #[inline(always)]
     fn headers(&mut self, headers: &Headers, packet: PacketInfo<'_>) -> Result<(), Keyless> {
@@ -218,8 +227,18 @@ impl<K: Width + Extract<8> + Extract<32>> AddPackets for OneLane<'_, K> {
         self.lane.take_common(frames, V6 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
-    fn columns(&mut self, block: &Block, range: Range<usize>, keyless: &mut KeylessCounts) -> u64 {
-        self.lane.take_columns(block, range, keyless, self.to)
+    fn columns(
+        &mut self,
+        block: &Block,
+        range: Range<usize>,
+        tallied: bool,
+        keyless: &mut KeylessCounts,
+    ) -> u64 {
+        self.lane.take_columns(block, range, tallied, keyless, self.to)
+    }
+
+    fn add_tally(&mut self, block: &Block) -> bool {
+        self.lane.add_tally(block)
     }
 }
 
@@ -258,8 +277,18 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> AddPackets for TwoLanes<'_, 
         v6.take_common(frames, V6 { headers, inner }, 1, self.to)
     }
     #[inline(always)]
-    fn columns(&mut self, block: &Block, range: Range<usize>, keyless: &mut KeylessCounts) -> u64 {
-        self.v4.take_columns(block, range, keyless, self.to)
+    fn columns(
+        &mut self,
+        block: &Block,
+        range: Range<usize>,
+        tallied: bool,
+        keyless: &mut KeylessCounts,
+    ) -> u64 {
+        self.v4.take_columns(block, range, tallied, keyless, self.to)
+    }
+
+    fn add_tally(&mut self, block: &Block) -> bool {
+        self.v4.add_tally(block)
     }
 }
 
@@ -347,6 +376,11 @@ impl Batcher {
     /// Whether the key or the elements need extras, so that blocks must read them.
     pub fn wants_extras(&self) -> bool {
         self.extras
+    }
+
+    /// Whether packets are counted by protocol and service.
+    pub fn counts_services(&self) -> bool {
+        match_keys!(&self.keys, (v4, _v6) => v4.services.is_some(), lane => lane.services.is_some())
     }
 
     /// The numbers of packets by outcome.
@@ -457,13 +491,15 @@ fn take_stretches(
     keyless: &mut KeylessCounts,
     mut lanes: impl AddPackets,
 ) -> (usize, u64) {
+    let is_whole = range == (0..block.len()) && most >= block.len() as u64;
+    let tallied = is_whole && lanes.add_tally(block);
     let mut left = most;
     for stretch in block.stretches(range.clone()) {
         let end = match stretch {
             Stretch::Columns(columns) => {
                 let packets = columns.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let end = columns.start + packets;
-                left -= lanes.columns(block, columns.start..end, keyless);
+                left -= lanes.columns(block, columns.start..end, tallied, keyless);
                 end
             }
             Stretch::Other(index, row) => {

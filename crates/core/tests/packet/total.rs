@@ -274,8 +274,8 @@ fn mostly_common_frames() -> Vec<(LinkType, Vec<u8>)> {
 /// separate allocation, so that reads beyond it are found. Returns the number of frames.
 fn compare(bursts: usize, seed: u64) -> usize {
     println!("seed {seed}");
-    let (seeds, mut random, mut compared, mut keyed) =
-        (mostly_common_frames(), Random(seed), 0, [0; 2]);
+    let (seeds, mut random, mut compared, mut met, mut keyed) =
+        (mostly_common_frames(), Random(seed), 0, 0, [0; 2]);
     for _ in 0..bursts {
         let mutated: Vec<_> = (0..=random.below(BATCH_PACKETS - 1))
             .map(|_| {
@@ -308,7 +308,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 tunnels,
                 batch_packets,
                 elements: None,
-                services: false,
+                services: true,
                 ipv6: true,
                 isa,
             };
@@ -316,22 +316,41 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 let (mut batcher, mut taken) = (Batcher::new(options), Taken::default());
                 take(&mut batcher, &mut taken);
                 batcher.flush(&mut taken);
-                Taken { keyless: batcher.counts().keyless, ..taken }
+                let services = batcher.services().into_iter().flat_map(|services| {
+                    let ports =
+                        services.ports().map(|(protocol, port, size)| (protocol, Some(port), size));
+                    let protocols =
+                        services.protocols().map(|(protocol, size)| (protocol, None, size));
+                    ports.chain(protocols).collect::<Vec<_>>()
+                });
+                (Taken { keyless: batcher.counts().keyless, ..taken }, services.collect::<Vec<_>>())
             };
-            let direct = through(&|batcher, taken| {
+            let (direct, services) = through(&|batcher, taken| {
                 batcher.take(columns.frames(), u64::MAX, taken);
             });
             assert_eq!(direct, expected, "{isa} {mutated:02x?}");
-            let shared = through(&|batcher, taken| {
-                let mut block = Block::new(isa, false);
+            met += services.len();
+            let mut block = Block::new(isa, false);
+            for counted in [false, true] {
+                block.clear();
                 assert_eq!(block.read(columns.frames(), tunnels), frames.len());
-                batcher.take_block(&block, 0..frames.len(), u64::MAX, taken);
-            });
-            assert_eq!(shared, expected, "{isa} {mutated:02x?}");
+                if counted {
+                    block.count_services();
+                }
+                for end in [frames.len(), frames.len() / 2] {
+                    let shared = through(&|batcher, taken| {
+                        batcher.take_block(&block, 0..end, u64::MAX, taken);
+                        batcher.take_block(&block, end..frames.len(), u64::MAX, taken);
+                    });
+                    assert_eq!(shared.0, expected, "{isa} {mutated:02x?}");
+                    assert_eq!(shared.1, services, "{isa} {mutated:02x?}");
+                }
+            }
         }
         compared += frames.len();
         keyed = std::array::from_fn(|lane| keyed[lane] + expected.lanes[lane].len());
     }
+    assert!(met > 1000, "{met} services");
     assert!(keyed.iter().all(|keyed| *keyed > compared / 10), "{keyed:?} of {compared} had a key");
     compared
 }

@@ -144,6 +144,11 @@ impl Intake {
         self.batcher.wants_extras()
     }
 
+    /// Whether packets are counted by protocol and service.
+    pub(crate) fn counts_services(&self) -> bool {
+        self.batcher.counts_services()
+    }
+
     /// Whether a frame passes the filter; `true` without a filter.
     pub(crate) fn passes(&mut self, frame: &Frame<'_>) -> bool {
         self.filter.as_mut().is_none_or(|filter| judge(filter, frame, &mut self.unfit))
