@@ -168,6 +168,9 @@ struct PacketInfo<'a> {
 
 /// Adds packets to lanes.
 trait AddPackets {
+    /// The key of IPv4 packets.
+    type Key: Width + Extract<8>;
+
     fn v4(&mut self, ip: &Ip<8>, packet: PacketInfo<'_>) -> Result<(), Keyless>;
     fn v6(&mut self, ip: &Ip<32>, packet: PacketInfo<'_>) -> Result<(), Keyless>;
     /// Whether the key or the elements need extras.
@@ -176,17 +179,8 @@ trait AddPackets {
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
     /// Adds leading common IPv6 frames of these Ethernet frames; returns their number.
     fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
-    /// Adds packets from the columns of a block; returns how many of them have a key.
-    fn columns(
-        &mut self,
-        block: &Block,
-        range: Range<usize>,
-        tallied: bool,
-        keyless: &mut KeylessCounts,
-    ) -> u64;
-
-    /// As [`Lane::add_tally`].
-    fn add_tally(&mut self, block: &Block) -> bool;
+    /// The lane of the packets in the columns of blocks, and what takes its batches.
+    fn of_columns(&mut self) -> (&mut Lane<Self::Key>, &mut dyn Take);
 
     #[inline(always)]
     fn headers(&mut self, headers: &Headers, packet: PacketInfo<'_>) -> Result<(), Keyless> {
@@ -207,6 +201,8 @@ struct OneLane<'a, K> {
 }
 
 impl<K: Width + Extract<8> + Extract<32>> AddPackets for OneLane<'_, K> {
+    type Key = K;
+
     #[inline(always)]
     fn v4(&mut self, ip: &Ip<8>, packet: PacketInfo<'_>) -> Result<(), Keyless> {
         self.lane.take(ip, packet, 0, self.to)
@@ -227,18 +223,8 @@ impl<K: Width + Extract<8> + Extract<32>> AddPackets for OneLane<'_, K> {
         self.lane.take_common(frames, V6 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
-    fn columns(
-        &mut self,
-        block: &Block,
-        range: Range<usize>,
-        tallied: bool,
-        keyless: &mut KeylessCounts,
-    ) -> u64 {
-        self.lane.take_columns(block, range, tallied, keyless, self.to)
-    }
-
-    fn add_tally(&mut self, block: &Block) -> bool {
-        self.lane.add_tally(block)
+    fn of_columns(&mut self) -> (&mut Lane<Self::Key>, &mut dyn Take) {
+        (self.lane, self.to)
     }
 }
 
@@ -251,6 +237,8 @@ struct TwoLanes<'a, A, B> {
 }
 
 impl<A: Width + Extract<8>, B: Width + Extract<32>> AddPackets for TwoLanes<'_, A, B> {
+    type Key = A;
+
     #[inline(always)]
     fn v4(&mut self, ip: &Ip<8>, packet: PacketInfo<'_>) -> Result<(), Keyless> {
         self.v4.take(ip, packet, 0, self.to)
@@ -277,18 +265,8 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> AddPackets for TwoLanes<'_, 
         v6.take_common(frames, V6 { headers, inner }, 1, self.to)
     }
     #[inline(always)]
-    fn columns(
-        &mut self,
-        block: &Block,
-        range: Range<usize>,
-        tallied: bool,
-        keyless: &mut KeylessCounts,
-    ) -> u64 {
-        self.v4.take_columns(block, range, tallied, keyless, self.to)
-    }
-
-    fn add_tally(&mut self, block: &Block) -> bool {
-        self.v4.add_tally(block)
+    fn of_columns(&mut self) -> (&mut Lane<Self::Key>, &mut dyn Take) {
+        (self.v4, self.to)
     }
 }
 
@@ -492,14 +470,15 @@ fn take_stretches(
     mut lanes: impl AddPackets,
 ) -> (usize, u64) {
     let is_whole = range == (0..block.len()) && most >= block.len() as u64;
-    let tallied = is_whole && lanes.add_tally(block);
+    let tallied = is_whole && lanes.of_columns().0.add_tally(block);
     let mut left = most;
     for stretch in block.stretches(range.clone()) {
         let end = match stretch {
             Stretch::Columns(columns) => {
                 let packets = columns.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let end = columns.start + packets;
-                left -= lanes.columns(block, columns.start..end, tallied, keyless);
+                let (lane, to) = lanes.of_columns();
+                left -= lane.take_columns(block, columns.start..end, tallied, keyless, to);
                 end
             }
             Stretch::Other(index, row) => {
