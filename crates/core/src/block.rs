@@ -7,7 +7,7 @@ use flowgauge_kernel::{Isa, ReadHeaders, Tuple, WithHeaders};
 use crate::batch::BATCH_PACKETS;
 use crate::packet::common::{V4, V6, Version};
 use crate::packet::{Extras, Frame, Frames, Headers, Ip, Ports, Tunnels, has_ports};
-use crate::services::Tally;
+use crate::services::Services;
 
 /// A packet with parsed headers.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,7 @@ pub struct Block {
     /// Extras of the frames, where a measurement needs them; `None` for headers without a frame.
     extras: Option<Box<[Option<Extras>; BATCH_PACKETS]>>,
     /// The packets in the columns by service, and the number of packets when they were counted.
-    tally: Option<(Tally, usize)>,
+    services: Option<(Services, usize)>,
 }
 
 struct Columns {
@@ -175,8 +175,8 @@ impl Block {
         };
         let (columns, others) = (Box::new(columns), Vec::with_capacity(BATCH_PACKETS));
         let extras = extras.then(|| Box::new([None; BATCH_PACKETS]));
-        let (len, ordered, last_ns, tally) = (0, true, i64::MIN, None);
-        Self { isa, len, ordered, last_ns, columns, others, extras, tally }
+        let (len, ordered, last_ns, services) = (0, true, i64::MIN, None);
+        Self { isa, len, ordered, last_ns, columns, others, extras, services }
     }
 
     /// The number of packets in the block.
@@ -200,30 +200,28 @@ impl Block {
         self.ordered = true;
         self.last_ns = i64::MIN;
         self.others.clear();
-        if let Some((tally, counted)) = &mut self.tally {
-            tally.clear();
+        if let Some((services, counted)) = &mut self.services {
+            services.clear();
             *counted = 0;
         }
     }
 
     /// Counts the packets by protocol and service, once for all measurements that do.
     pub fn count_services(&mut self) {
-        let (mut tally, _) = self.tally.take().unwrap_or_default();
-        tally.clear();
+        let (mut services, _) = self.services.take().unwrap_or_default();
+        services.clear();
         for stretch in self.stretches(0..self.len) {
-            let Stretch::Columns(range) = stretch else { continue };
-            let wires = &self.columns.wires[range.clone()];
-            for (tuple, wire) in self.tuples(range).iter().zip(wires) {
-                tally.add(tuple.protocol(), tuple.ports(), *wire);
+            if let Stretch::Columns(range) = stretch {
+                services.add_all(self.tuples(range.clone()), &self.columns.wires[range]);
             }
         }
-        self.tally = Some((tally, self.len));
+        self.services = Some((services, self.len));
     }
 
     /// The packets of the columns by protocol and service, if all of them were counted.
-    pub(crate) fn tally(&self) -> Option<&Tally> {
-        let (tally, counted) = self.tally.as_ref()?;
-        (*counted == self.len).then_some(tally)
+    pub(crate) fn services(&self) -> Option<&Services> {
+        let (services, counted) = self.services.as_ref()?;
+        (*counted == self.len).then_some(services)
     }
 
     /// Packet times in nanoseconds since the UNIX epoch.

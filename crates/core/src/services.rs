@@ -1,7 +1,6 @@
 //! Exact counts of packets by protocol and by service port, for reports of summaries that do not
 //! hold every flow.
 
-use std::fmt;
 use std::sync::LazyLock;
 
 use flowgauge_kernel::Tuple;
@@ -59,123 +58,86 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
 
 /// Packets and bytes by protocol, and by the lower of both ports.
 ///
-/// Cost: two additions a packet. Memory: 64 KiB, and 129 KiB once for all instances.
+/// Cost: two additions a packet. To read and to clear them takes time for the counters that are not 0.
+/// Memory: 64 KiB, and 129 KiB once for all instances.
 ///
 /// ```
 /// use flowgauge_core::services::Services;
 ///
 /// let mut services = Services::default();
 /// services.add(17, [0x30, 0x39, 0, 53], 80); // UDP from port 12345 to port 53
-/// let (protocol, port, size) = services.ports().next().unwrap();
+/// let (protocol, port, size) = services.counts().ports().next().unwrap();
 /// assert_eq!((protocol, port, size.bytes), (17, 53, 80));
 /// ```
-#[derive(Clone)]
 pub struct Services {
     slots: Box<[Size; SLOTS]>,
+    /// The numbers of the counters that are not 0.
+    met: Vec<u16>,
     index: &'static Index,
 }
 
 impl Services {
     /// Counts a packet of `wire` bytes. Ports are in network order, source port first.
-    #[inline(always)]
+    #[inline(never)]
     pub fn add(&mut self, protocol: u8, ports: [u8; 4], wire: u32) {
-        let slot = self.slot(protocol, ports);
-        self.slots[usize::from(slot) % SLOTS] += one(wire);
+        self.add_one(protocol, ports, wire);
     }
 
-    /// The number of the counter of such packets.
     #[inline(always)]
-    fn slot(&self, protocol: u8, [a, b, c, d]: [u8; 4]) -> u16 {
+    fn add_one(&mut self, protocol: u8, [a, b, c, d]: [u8; 4], wire: u32) {
         let port = u16::from_be_bytes([a, b]).min(u16::from_be_bytes([c, d]));
         let (first, mask) = self.index.protocols[usize::from(protocol)];
-        first + (self.index.ports[usize::from(port)] & mask)
+        self.count(first + (self.index.ports[usize::from(port)] & mask), one(wire));
+    }
+
+    /// Counts a packet without readable ports, among the other ports of its protocol.
+    pub fn add_protocol(&mut self, protocol: u8, wire: u32) {
+        let (first, mask) = self.index.protocols[usize::from(protocol)];
+        self.count(first + ((PLACES - 1) as u16 & mask), one(wire));
     }
 
     /// Counts packets with ports, and so many bytes each.
     #[inline(never)]
     pub(crate) fn add_all<const N: usize>(&mut self, tuples: &[Tuple<N>], wires: &[u32]) {
         for (tuple, wire) in tuples.iter().zip(wires) {
-            self.add(tuple.protocol(), tuple.ports(), *wire);
+            self.add_one(tuple.protocol(), tuple.ports(), *wire);
         }
     }
 
-    /// Adds the counts of a block.
+    /// Adds the counts of others.
     #[inline(never)]
-    pub(crate) fn add_tally(&mut self, tally: &Tally) {
-        for slot in &tally.met {
-            self.slots[usize::from(*slot) % SLOTS] +=
-                tally.counts.slots[usize::from(*slot) % SLOTS];
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for slot in &other.met {
+            self.count(*slot, other.slots[usize::from(*slot) % SLOTS]);
         }
     }
 
-    /// Counts a packet without readable ports, among the other ports of its protocol.
-    pub fn add_protocol(&mut self, protocol: u8, wire: u32) {
-        let (first, mask) = self.index.protocols[usize::from(protocol)];
-        let none = (PLACES - 1) as u16 & mask;
-        self.slots[usize::from(first + none) % SLOTS] += one(wire);
+    #[inline(always)]
+    fn count(&mut self, slot: u16, size: Size) {
+        let counter = &mut self.slots[usize::from(slot) % SLOTS];
+        let is_new = counter.packets == 0;
+        *counter += size;
+        if is_new {
+            self.meet(slot);
+        }
     }
 
-    /// Adds the counts of another thread.
-    pub fn merge(&mut self, other: &Self) {
-        for (own, other) in self.slots.iter_mut().zip(&*other.slots) {
-            *own += *other;
-        }
+    #[cold]
+    #[inline(never)]
+    fn meet(&mut self, slot: u16) {
+        self.met.push(slot);
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> ServiceCounts {
+        let size = |slot: &u16| (*slot, self.slots[usize::from(*slot) % SLOTS]);
+        ServiceCounts(self.met.iter().map(size).collect())
     }
 
     /// Forgets all packets.
     pub fn clear(&mut self) {
-        self.slots.fill(Size::default());
-    }
-
-    /// The protocols with a packet, and their sizes.
-    pub fn protocols(&self) -> impl Iterator<Item = (u8, Size)> {
-        let of = |protocol: u8| match WITH_PORTS.iter().position(|with| *with == protocol) {
-            Some(at) => self.slots[at * PLACES..][..PLACES].iter().copied().sum(),
-            None => self.slots[PROTOCOLS + usize::from(protocol)],
-        };
-        let all = (0..=u8::MAX).map(move |protocol| (protocol, of(protocol)));
-        all.filter(|(_, size): &(u8, Size)| size.packets > 0)
-    }
-
-    /// The known ports with a packet, as protocol, port and size.
-    pub fn ports(&self) -> impl Iterator<Item = (u8, u16, Size)> {
-        let port = |place: usize| match place.checked_sub(WELL_KNOWN) {
-            None => Some(place as u16),
-            Some(at) => REGISTERED.get(at).copied(),
-        };
-        let met = self.slots[..PROTOCOLS].iter().copied().enumerate();
-        let met = met.filter(|(_, size)| size.packets > 0);
-        met.filter_map(move |(at, size)| Some((WITH_PORTS[at / PLACES], port(at % PLACES)?, size)))
-    }
-}
-
-/// The counts of one block of packets, which several measurements add to theirs.
-///
-/// Cost: that of [`Services`] and a comparison for each packet, and an addition for each counter
-/// that the block meets. Memory: that of [`Services`].
-#[derive(Default)]
-pub(crate) struct Tally {
-    counts: Services,
-    /// The numbers of the counters that are not 0.
-    met: Vec<u16>,
-}
-
-impl Tally {
-    /// Counts a packet as [`Services::add`] does.
-    #[inline(always)]
-    pub(crate) fn add(&mut self, protocol: u8, ports: [u8; 4], wire: u32) {
-        let slot = self.counts.slot(protocol, ports);
-        let counter = &mut self.counts.slots[usize::from(slot) % SLOTS];
-        if counter.packets == 0 {
-            self.met.push(slot);
-        }
-        *counter += one(wire);
-    }
-
-    /// Forgets all packets.
-    pub(crate) fn clear(&mut self) {
         for slot in self.met.drain(..) {
-            self.counts.slots[usize::from(slot) % SLOTS] = Size::default();
+            self.slots[usize::from(slot) % SLOTS] = Size::default();
         }
     }
 }
@@ -184,13 +146,52 @@ impl Default for Services {
     fn default() -> Self {
         let slots = vec![Size::default(); SLOTS].into_boxed_slice();
         let slots = slots.try_into().unwrap_or_else(|_| unreachable!("as many as asked for"));
-        Self { slots, index: &INDEX }
+        Self { slots, met: Vec::new(), index: &INDEX }
     }
 }
 
-impl fmt::Debug for Services {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.protocols()).finish()
+/// What [`Services`] counted.
+///
+/// Memory: 24 bytes for each counter that is not 0.
+#[derive(Clone, Debug)]
+pub struct ServiceCounts(Vec<(u16, Size)>);
+
+impl ServiceCounts {
+    /// Adds the counts of others.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+        self.0.sort_unstable_by_key(|(slot, _)| *slot);
+        self.0.dedup_by(|(slot, size), (kept, sum)| {
+            let same = slot == kept;
+            if same {
+                *sum += *size;
+            }
+            same
+        });
+    }
+
+    /// The protocols with a packet, and their sizes.
+    pub fn protocols(&self) -> impl Iterator<Item = (u8, Size)> {
+        let mut sizes = [Size::default(); 256];
+        for (slot, size) in &self.0 {
+            let protocol = match usize::from(*slot).checked_sub(PROTOCOLS) {
+                Some(protocol) => protocol,
+                None => usize::from(WITH_PORTS[usize::from(*slot) / PLACES]),
+            };
+            sizes[protocol] += *size;
+        }
+        (0..=u8::MAX).zip(sizes).filter(|(_, size)| size.packets > 0)
+    }
+
+    /// The known ports with a packet, as protocol, port and size.
+    pub fn ports(&self) -> impl Iterator<Item = (u8, u16, Size)> {
+        let port = |place: usize| match place.checked_sub(WELL_KNOWN) {
+            None => Some(place as u16),
+            Some(at) => REGISTERED.get(at).copied(),
+        };
+        let met = self.0.iter().map(|(slot, size)| (usize::from(*slot), *size));
+        let met = met.filter(|(slot, _)| *slot < PROTOCOLS);
+        met.filter_map(move |(at, size)| Some((WITH_PORTS[at / PLACES], port(at % PLACES)?, size)))
     }
 }
 
@@ -204,29 +205,52 @@ fn one(wire: u32) -> Size {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_tally_adds_what_its_packets_would() {
+    /// TCP and UDP packets to ports of which some have no counter of their own, and one of ICMP.
+    fn counted() -> Services {
+        let mut services = Services::default();
         let packets = [(6, 80), (17, 53), (6, 80), (17, 50_000), (6, 40_000)];
         let tuples = packets.map(|(protocol, port): (u8, u16)| {
             let [high, low] = port.to_be_bytes();
             Tuple::new([0; 8], [0xff, 0xff, high, low], protocol)
         });
-        let wires = [60, 70, 80, 90, 100];
-        let (mut direct, mut added, mut tally) =
-            (Services::default(), Services::default(), Tally::default());
-        for _ in 0..2 {
-            direct.add_all(&tuples, &wires);
-            tally.clear();
-            for (tuple, wire) in tuples.iter().zip(wires) {
-                tally.add(tuple.protocol(), tuple.ports(), wire);
-            }
-            added.add_tally(&tally);
+        services.add_all(&tuples, &[60, 70, 80, 90, 100]);
+        services.add_protocol(1, 110);
+        services
+    }
+
+    fn of(packets: u64, bytes: u64) -> Size {
+        Size { packets, bytes }
+    }
+
+    #[test]
+    fn packets_count_by_protocol_and_known_port() {
+        let counts = counted().counts();
+        let protocols: Vec<_> = counts.protocols().collect();
+        assert_eq!(protocols, [(1, of(1, 110)), (6, of(3, 240)), (17, of(2, 160))]);
+        let ports: Vec<_> = counts.ports().collect();
+        assert_eq!(ports, [(6, 80, of(2, 140)), (17, 53, of(1, 70))]);
+    }
+
+    #[test]
+    fn counts_add_up() {
+        let (mut services, mut counts) = (counted(), counted().counts());
+        services.merge(&counted());
+        counts.merge(&counted().counts());
+        for counts in [counts, services.counts()] {
+            assert_eq!(counts.protocols().next(), Some((1, of(2, 220))));
+            assert_eq!(
+                counts.ports().collect::<Vec<_>>(),
+                [(6, 80, of(4, 280)), (17, 53, of(2, 140))]
+            );
         }
-        let all = |services: &Services| {
-            let ports: Vec<_> = services.ports().collect();
-            (ports, services.protocols().collect::<Vec<_>>())
-        };
-        assert_eq!(all(&added), all(&direct));
-        assert_eq!(all(&added).0[0], (6, 80, Size { packets: 4, bytes: 280 }));
+    }
+
+    #[test]
+    fn nothing_is_left_after_clearing() {
+        let mut services = counted();
+        services.clear();
+        assert_eq!(services.counts().protocols().count(), 0);
+        services.merge(&counted());
+        assert_eq!(services.counts().protocols().count(), 3);
     }
 }

@@ -271,8 +271,10 @@ impl<K: Width> Lane<K> {
             let part = room.part(0..rows);
             // A common frame is never a tunnel that is followed.
             let flags = |row| tcp_flags(&part.at(row), Tunnels::Outer);
-            let columns = (part.wires(), part.times_ns());
-            self.take_tuples(&tuples[..rows], columns, flags, false, lane, to);
+            if let Some(services) = &mut self.services {
+                services.add_all(&tuples[..rows], part.wires());
+            }
+            self.take_tuples(&tuples[..rows], (part.wires(), part.times_ns()), flags, lane, to);
             taken += rows;
             if rows < room.len() || taken == frames.len() {
                 return taken;
@@ -281,14 +283,13 @@ impl<K: Width> Lane<K> {
     }
 
     /// Takes packets from columns of five-tuples, lengths on the wire and times. `flags` returns
-    /// the TCP flags of the packet at an index. Where `tallied` is set, services are counted already.
+    /// the TCP flags of the packet at an index.
     #[inline(always)]
     fn take_tuples<const N: usize>(
         &mut self,
         tuples: &[Tuple<N>],
         (wires, times_ns): (&[u32], &[i64]),
         flags: impl Fn(usize) -> u8,
-        tallied: bool,
         lane: usize,
         to: &mut dyn Take,
     ) where
@@ -315,9 +316,6 @@ impl<K: Width> Lane<K> {
                 }
             }
             self.batch.extend(wires, &times_ns[at..end]);
-            if let Some(services) = self.services.as_mut().filter(|_| !tallied) {
-                services.add_all(tuples, wires);
-            }
             match self.elements {
                 None => {}
                 Some(Elements::Peers(of, digester)) => {
@@ -340,25 +338,25 @@ impl<K: Width> Lane<K> {
 
     /// Adds the services that were counted for the columns of a whole block. Returns whether there
     /// was anything to add.
-    pub(super) fn add_tally(&mut self, block: &Block) -> bool {
+    pub(super) fn add_services(&mut self, block: &Block) -> bool {
         if self.takes_singly() {
             return false;
         }
-        let (Some(services), Some(tally)) = (&mut self.services, block.tally()) else {
+        let (Some(services), Some(counted)) = (&mut self.services, block.services()) else {
             return false;
         };
-        services.add_tally(tally);
+        services.merge(counted);
         true
     }
 
     /// Takes a range of packets from the columns of a block; returns how many have a key. Where
-    /// `tallied` is set, their services are counted already.
+    /// `counted` is set, their services are counted already.
     #[inline(always)]
     pub(super) fn take_columns(
         &mut self,
         block: &Block,
         range: Range<usize>,
-        tallied: bool,
+        counted: bool,
         keyless: &mut KeylessCounts,
         to: &mut dyn Take,
     ) -> u64
@@ -379,9 +377,12 @@ impl<K: Width> Lane<K> {
             }
             return keyed;
         }
-        let columns = (&block.wires()[range.clone()], &block.times_ns()[range.clone()]);
+        let (tuples, wires) = (block.tuples(range.clone()), &block.wires()[range.clone()]);
+        if let Some(services) = self.services.as_mut().filter(|_| !counted) {
+            services.add_all(tuples, wires);
+        }
         let flags = |at| block.extras(range.start + at).map_or(0, |extras| extras.tcp_flags);
-        self.take_tuples(block.tuples(range.clone()), columns, flags, tallied, lane, to);
+        self.take_tuples(tuples, (wires, &block.times_ns()[range.clone()]), flags, lane, to);
         range.len() as u64
     }
 

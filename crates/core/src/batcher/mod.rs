@@ -21,7 +21,7 @@ use crate::packet::common::{V4, V6};
 use crate::packet::{
     Extras, Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Tunnels,
 };
-use crate::services::Services;
+use crate::services::ServiceCounts;
 use crate::terms::Size;
 
 use lane::{Lane, one};
@@ -376,17 +376,18 @@ impl Batcher {
     }
 
     /// Packets by protocol and service, where these are counted.
-    pub fn services(&self) -> Option<Box<Services>> {
+    pub fn services(&mut self) -> Option<ServiceCounts> {
         let (first, second) = match_keys!(
-            &self.keys,
-            (v4, v6) => (&v4.services, v6.as_ref().and_then(|v6| v6.services.as_deref())),
-            lane => (&lane.services, None)
+            &mut self.keys,
+            (v4, v6) => (&mut v4.services, v6.as_mut().and_then(|v6| v6.services.as_deref_mut())),
+            lane => (&mut lane.services, None)
         );
-        let mut all = first.clone()?;
+        let all = first.as_deref_mut()?;
         if let Some(second) = second {
             all.merge(second);
+            second.clear();
         }
-        Some(all)
+        Some(all.counts())
     }
 
     /// Resets all counts to 0.
@@ -470,7 +471,7 @@ fn take_stretches(
     mut lanes: impl AddPackets,
 ) -> (usize, u64) {
     let is_whole = range == (0..block.len()) && most >= block.len() as u64;
-    let tallied = is_whole && lanes.of_columns().0.add_tally(block);
+    let counted = is_whole && lanes.of_columns().0.add_services(block);
     let mut left = most;
     for stretch in block.stretches(range.clone()) {
         let end = match stretch {
@@ -478,7 +479,7 @@ fn take_stretches(
                 let packets = columns.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let end = columns.start + packets;
                 let (lane, to) = lanes.of_columns();
-                left -= lane.take_columns(block, columns.start..end, tallied, keyless, to);
+                left -= lane.take_columns(block, columns.start..end, counted, keyless, to);
                 end
             }
             Stretch::Other(index, row) => {

@@ -7,7 +7,7 @@ mod widening;
 use std::sync::Arc;
 
 use flowgauge_core::key::{Field, KeyKind, KeySpec};
-use flowgauge_core::services::{Services, WITH_PORTS};
+use flowgauge_core::services::{ServiceCounts, WITH_PORTS};
 use flowgauge_core::sorting::sort_by;
 use flowgauge_core::summary::{Candidates, Spread};
 use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task};
@@ -177,7 +177,7 @@ impl Closer {
         notes.extend(tasks.iter().filter_map(|(name, report)| truncated(name, report)));
         let flows = self.breakdown.run(self.by, lanes);
         let flows = flows.map(|flows| Breakdown { untracked: account.untracked, ..flows });
-        let counted = || Some(breakdown_of(ended.services.as_deref()?, self.by));
+        let counted = || Some(breakdown_of(ended.services.as_ref()?, self.by));
         // A breakdown has no bounds.
         let breakdown = flows.or_else(counted).filter(|_| widening.is_none());
         if !ended.update {
@@ -395,7 +395,7 @@ impl BreakdownTask {
 }
 
 /// The breakdown of traffic that was counted packet by packet.
-fn breakdown_of(services: &Services, by: Measure) -> Breakdown {
+fn breakdown_of(services: &ServiceCounts, by: Measure) -> Breakdown {
     sorted(services.protocols().collect(), services.ports().collect(), by)
 }
 

@@ -1,6 +1,6 @@
 //! The end of an epoch, which a meter passes to the closer.
 
-use flowgauge_core::services::Services;
+use flowgauge_core::services::ServiceCounts;
 use flowgauge_core::terms::Size;
 use flowgauge_core::timeline::Timeline;
 
@@ -43,7 +43,7 @@ pub(crate) struct Ended {
     /// Packets over time, if a task asks for it.
     pub(crate) timeline: Option<Box<Timeline>>,
     /// The packets by protocol and service, if they are counted.
-    pub(crate) services: Option<Box<Services>>,
+    pub(crate) services: Option<ServiceCounts>,
     /// Notes of the source.
     pub(crate) notes: Vec<String>,
 }
@@ -57,8 +57,8 @@ impl Ended {
         self.unfit = self.unfit.or(other.unfit);
         self.times_ns = around(self.times_ns, other.times_ns);
         self.bounds_ns = self.times_ns;
-        self.timeline = both(self.timeline, other.timeline, Timeline::merge);
-        self.services = both(self.services, other.services, Services::merge);
+        self.timeline = both(self.timeline, other.timeline, |own, other| own.merge(other));
+        self.services = both(self.services, other.services, ServiceCounts::merge);
         self
     }
 
@@ -87,8 +87,8 @@ impl Ended {
         self.observed_ns = around(self.observed_ns, next.observed_ns);
         self.ends_ns = next.ends_ns.or(self.ends_ns);
         self.unfit = self.unfit.or(next.unfit);
-        self.timeline = both(self.timeline, next.timeline, Timeline::merge);
-        self.services = both(self.services, next.services, Services::merge);
+        self.timeline = both(self.timeline, next.timeline, |own, other| own.merge(other));
+        self.services = both(self.services, next.services, ServiceCounts::merge);
         next.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
         self.step_ns = if self.step_ns == 0 { next.step_ns } else { self.step_ns };
         self.late_epochs += next.late_epochs + 1;
@@ -109,11 +109,7 @@ fn around(times_ns: Option<(i64, i64)>, others_ns: Option<(i64, i64)>) -> Option
 }
 
 /// The merged parts, or the only one.
-fn both<T>(
-    own: Option<Box<T>>,
-    other: Option<Box<T>>,
-    merge: impl FnOnce(&mut T, &T),
-) -> Option<Box<T>> {
+fn both<T>(own: Option<T>, other: Option<T>, merge: impl FnOnce(&mut T, &T)) -> Option<T> {
     match (own, other) {
         (Some(mut own), Some(other)) => {
             merge(&mut own, &other);
