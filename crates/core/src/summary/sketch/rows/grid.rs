@@ -24,8 +24,8 @@ const WORDS: Rows = Rows::of(WORDS_ROWS, 16);
 const WORDS_ROWS: usize = 4;
 const WORDS_CELLS: usize = WORDS_ROWS << 16;
 
-/// Multiple of the threshold from which on a key is listed however packets were divided among
-/// sketches that were merged.
+/// A key of this many times the threshold is listed, however packets were divided among merged
+/// sketches.
 const CLEAR: f64 = 2.0;
 
 /// The weight of a packet in a sketch.
