@@ -164,7 +164,7 @@ live-bench: build ## packets a second by AF_PACKET and AF_XDP on a pair of inter
 agent-bench: agent ## what an agent with all sinks costs at the kernel's rate on a pair of interfaces; needs root, iproute2 and python3
 	python3 bench/agent.py $(BINARY)
 
-query-bench: build ## a query over a day of snapshots of 1 MiB on one core; writes 10 GB to /tmp
+query-bench: build ## a query over a day of snapshots of 1 MiB on one core; needs 10 GB of temporary space and of memory
 	bash bench/query.sh $(BINARY)
 
 collect-bench: agent ## what a collector of 100 agents costs, from memory and through Apache Kafka; needs java and mvn

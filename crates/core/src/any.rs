@@ -218,7 +218,7 @@ macro_rules! widths {
             /// Decodes the stored form of a summary of keys of `key_bytes` canonical bytes, in at
             /// most `limit` bytes of memory: [`stored::decode_under`], or [`stored::decode_again`]
             /// with a spare summary. Also returns its algorithm and options. The summary must be
-            /// part of bytes whose checksum was right, since its own one is not computed again.
+            /// part of bytes whose checksum was right, since its own is not computed again.
             ///
             /// # Errors
             /// As [`stored::decode_under`].

@@ -5,6 +5,8 @@
 //! closer. Beside it the meter of one measurement, and that of two.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
+mod frame;
+
 use std::hint::black_box;
 use std::thread;
 
@@ -18,6 +20,8 @@ use flowgauge_core::summary::{Options, Parameters};
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Plan};
 
+use frame::frame;
+
 const FRAMES: usize = 4096;
 const FLOWS: u64 = 1000;
 const KEY_BYTES: usize = 13;
@@ -25,18 +29,6 @@ const MEMORY: usize = 64 << 20;
 /// Of the sketch: the same in the loop by hand and behind the meters.
 const SIZE: [(&str, &str); 2] = [("rows", "4"), ("columns", "16384")];
 const BURSTS: [usize; 2] = [32, BATCH_PACKETS];
-
-/// Ethernet, IPv4 and UDP: 60 bytes of a flow that its number tells.
-fn frame(flow: u64) -> [u8; 60] {
-    let mut bytes = [0; 60];
-    bytes[12..14].copy_from_slice(&[8, 0]);
-    bytes[14] = 0x45;
-    bytes[17] = 46;
-    bytes[22..24].copy_from_slice(&[64, 17]);
-    bytes[26..34].copy_from_slice(&flow.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    bytes[39] = 26;
-    bytes
-}
 
 struct Own(AnySummary);
 

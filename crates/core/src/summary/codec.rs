@@ -291,8 +291,8 @@ impl<'a> Reader<'a> {
         Self { bytes, offset: 0, key_bytes: 0, has_wide_cells: false, is_checked: false }
     }
 
-    /// As [`Self::new`], for a part of bytes whose checksum was right: its own one is not computed
-    /// again.
+    /// As [`Self::new`], for a part of bytes whose checksum was right: [`Self::check`] does not compute
+    /// that of the part.
     pub(crate) fn inside(bytes: &'a [u8]) -> Self {
         Self { is_checked: true, ..Self::new(bytes) }
     }

@@ -588,10 +588,8 @@ fn number_of_keys(flows: &Estimate, (one, many): (&str, &str)) -> String {
     }
     // If the bounds are this far apart, a single number would mislead.
     let wide = flows.high > 10.0 * flows.low;
-    let sure = match flows.confidence {
-        Some(confidence) => format!(" with {} confidence", units::percent(confidence)),
-        None => String::new(),
-    };
+    let sure = |confidence| format!(" with {} confidence", units::percent(confidence));
+    let sure = flows.confidence.map(sure).unwrap_or_default();
     let (low, high) = (units::count(flows.low), units::count(flows.high));
     if wide {
         format!("Between {low} and {high} {many}{sure}.")
