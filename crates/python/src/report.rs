@@ -9,7 +9,7 @@ use flowgauge_engine::sink::{Format, Item, Json, Text};
 use flowgauge_kernel::Seed;
 use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyList, PyString};
+use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
 
 use crate::error::Problem;
 use crate::snapshot::{MEMORY, Snapshot};
@@ -284,16 +284,15 @@ impl Reports {
 
     /// The closed epochs as snapshots, if they were requested.
     #[getter]
-    fn snapshots(&self, py: Python<'_>) -> PyResult<Vec<Snapshot>> {
-        let (seed, seed_file) = &self.seed;
-        let decode = |item: &Item| match item {
+    fn snapshots(&self, py: Python<'_>) -> Vec<Snapshot> {
+        let stored = |item: &Item| match item {
             Item::Snapshot(saved) => {
-                Some(Snapshot::decode(&saved.bytes, MEMORY, *seed, seed_file.clone()))
+                let (name, bytes) = (saved.measurement.clone(), PyBytes::new(py, &saved.bytes));
+                Some(Snapshot::stored(name, bytes.into(), MEMORY, self.seed.clone()))
             }
             Item::Epoch(_) | Item::Gap(_) | Item::Total(_) => None,
         };
-        let all = py.detach(|| self.saved.iter().filter_map(decode).collect::<Result<_, _>>());
-        all.map_err(Into::into)
+        self.saved.iter().filter_map(stored).collect()
     }
 
     fn __repr__(&self) -> String {

@@ -3,21 +3,22 @@
 use std::fs;
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use flowgauge_core::key::KeySpec;
 use flowgauge_engine::Config;
 use flowgauge_engine::seed;
 use flowgauge_engine::sink::{Item, Sink, SinkError};
 use flowgauge_engine::snapshot;
-use flowgauge_kernel::Seed;
 use flowgauge_options::{check_flows, values};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::error::Problem;
 use crate::options;
-use crate::report::Report;
+use crate::report::{Report, SnapshotSeed};
 use crate::table::{self, Table};
 
 /// Default memory limit for the summaries of a snapshot, in bytes.
@@ -38,33 +39,97 @@ pub(crate) const MEMORY: usize = 1 << 30;
 /// >>> again = flowgauge.Snapshot.load(bytes(whole))
 #[pyclass(frozen, module = "flowgauge")]
 pub(crate) struct Snapshot {
-    inner: Mutex<snapshot::Snapshot>,
+    measurement: String,
+    held: Mutex<Held>,
+    /// Memory limit of its summaries in bytes.
     memory: usize,
-    /// The seed file it was read with.
-    seed_file: Option<PathBuf>,
+    seed: SnapshotSeed,
+}
+
+/// Most snapshots are only passed on, so their bytes are read when something is asked of them.
+enum Held {
+    Stored(Arc<PyBackedBytes>),
+    Opened(Box<snapshot::Snapshot>),
+}
+
+impl Held {
+    fn open(
+        &mut self,
+        memory: usize,
+        seed: &SnapshotSeed,
+    ) -> Result<&mut snapshot::Snapshot, Problem> {
+        if let Self::Stored(bytes) = self {
+            *self = Self::Opened(read(bytes, memory, seed)?);
+        }
+        match self {
+            Self::Opened(opened) => Ok(opened),
+            Self::Stored(_) => unreachable!("opened above"),
+        }
+    }
+}
+
+/// Reads the bytes of a snapshot, under its seed or the one in the seed file.
+fn read(
+    bytes: &[u8],
+    memory: usize,
+    (seed, seed_file): &SnapshotSeed,
+) -> Result<Box<snapshot::Snapshot>, Problem> {
+    let from_file =
+        |file| seed::from_file(file).map_err(|error| Problem::Option(error.to_string()));
+    let seed = match (seed, seed_file.as_deref()) {
+        (None, Some(file)) => Some(from_file(file)?),
+        (seed, _) => *seed,
+    };
+    let opened = snapshot::Snapshot::decode(bytes, memory, seed.as_ref());
+    opened.map(Box::new).map_err(|error| Problem::Snapshot(error.to_string()))
 }
 
 impl Snapshot {
-    pub(crate) fn decode(
-        bytes: &[u8],
+    /// A snapshot by its bytes, which are not read yet.
+    pub(crate) fn stored(
+        measurement: String,
+        bytes: PyBackedBytes,
         memory: usize,
-        seed: Option<Seed>,
-        seed_file: Option<PathBuf>,
-    ) -> Result<Self, Problem> {
-        let inner = snapshot::Snapshot::decode(bytes, memory, seed.as_ref());
-        let inner = inner.map_err(|error| Problem::Snapshot(error.to_string()))?;
-        Ok(Self { inner: Mutex::new(inner), memory, seed_file })
+        seed: SnapshotSeed,
+    ) -> Self {
+        Self { measurement, held: Mutex::new(Held::Stored(Arc::new(bytes))), memory, seed }
     }
 
     /// Reads a snapshot, with the seed in a file if one is named.
     fn read(bytes: &[u8], memory: usize, seed_file: Option<PathBuf>) -> Result<Self, Problem> {
-        let seed = seed_file.as_deref().map(seed::from_file).transpose();
-        let seed = seed.map_err(|error| Problem::Option(error.to_string()))?;
-        Self::decode(bytes, memory, seed, seed_file)
+        let seed = (None, seed_file);
+        let opened = read(bytes, memory, &seed)?;
+        let measurement = opened.config().name.clone();
+        Ok(Self { measurement, held: Mutex::new(Held::Opened(opened)), memory, seed })
     }
 
-    fn lock(&self) -> MutexGuard<'_, snapshot::Snapshot> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the snapshot, which is read before.
+    fn ask<R>(&self, ask: impl FnOnce(&mut snapshot::Snapshot) -> R) -> Result<R, Problem> {
+        Ok(ask(self.lock().open(self.memory, &self.seed)?))
+    }
+
+    /// Merges another snapshot into this one.
+    fn add(&self, other: &Self) -> Result<(), Problem> {
+        // Locks in the order of addresses, so that two threads that merge crosswise do not deadlock.
+        let (mut first, mut second);
+        let (own_held, other_held) = if ptr::from_ref(self) < ptr::from_ref(other) {
+            (first, second) = (self.lock(), other.lock());
+            (&mut *first, &mut *second)
+        } else {
+            (second, first) = (other.lock(), self.lock());
+            (&mut *first, &mut *second)
+        };
+        let (own, added) = thread::scope(|scope| {
+            let added = scope.spawn(|| other_held.open(other.memory, &other.seed));
+            (own_held.open(self.memory, &self.seed), added.join())
+        });
+        let failed =
+            |_| Problem::Failed("reading a snapshot failed; please report this bug".to_owned());
+        own?.merge(added.map_err(failed)??).map_err(|error| Problem::Snapshot(error.to_string()))
     }
 }
 
@@ -107,26 +172,26 @@ impl Snapshot {
 
     /// The name of the measurement.
     #[getter]
-    fn measurement(&self) -> String {
-        self.lock().config().name.clone()
+    fn measurement(&self) -> &str {
+        &self.measurement
     }
 
     /// The key.
     #[getter]
-    fn key(&self) -> String {
-        self.lock().config().key.to_string()
+    fn key(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(py.detach(|| self.ask(|opened| opened.config().key.to_string()))?)
     }
 
     /// The algorithm.
     #[getter]
-    fn algorithm(&self) -> String {
-        self.lock().config().algorithm.clone()
+    fn algorithm(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(py.detach(|| self.ask(|opened| opened.config().algorithm.clone()))?)
     }
 
     /// The epochs that it covers: host, run, epoch, start and end, and from when to when each was observed.
     #[getter]
     fn coverage<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let covered = self.lock().coverage().to_vec();
+        let covered = py.detach(|| self.ask(|opened| opened.coverage().to_vec()))?;
         let one = |covered: &snapshot::Coverage| {
             let dict = PyDict::new(py);
             dict.set_item("host", &covered.host)?;
@@ -157,29 +222,16 @@ impl Snapshot {
                 .into());
             }
             let (own, other) = (slf.get(), other.get());
-            let merged = slf.py().detach(|| {
-                // Locks in the order of addresses, so that two threads that merge crosswise do not
-                // deadlock.
-                let (mut first, second);
-                let (own, other) = if ptr::from_ref(own) < ptr::from_ref(other) {
-                    (first, second) = (own.lock(), other.lock());
-                    (&mut first, &second)
-                } else {
-                    (second, first) = (other.lock(), own.lock());
-                    (&mut first, &second)
-                };
-                own.merge(other).map_err(|error| Problem::Snapshot(error.to_string()))
-            });
-            merged?;
+            slf.py().detach(|| own.add(other))?;
         }
         Ok(slf)
     }
 
     /// Checks that all hosts whose epochs were merged measured at the same times, within this tolerance.
     #[pyo3(signature = (tolerance="0s"))]
-    fn check_aligned(&self, tolerance: &str) -> PyResult<()> {
+    fn check_aligned(&self, py: Python<'_>, tolerance: &str) -> PyResult<()> {
         let within = values::time(tolerance).map_err(Problem::Option)?;
-        let checked = self.lock().check_aligned(within);
+        let checked = py.detach(|| self.ask(|opened| opened.check_aligned(within)))?;
         checked.map_err(|error| Problem::Snapshot(error.to_string()).into())
     }
 
@@ -195,7 +247,7 @@ impl Snapshot {
     ) -> PyResult<Report> {
         let tasks = task.map(options::names).transpose()?;
         let flows = flow.map(options::texts).transpose()?.unwrap_or_default();
-        let item = py.detach(|| self.ask(tasks, key, &flows, top))?;
+        let item = py.detach(|| self.answer(tasks, key, &flows, top))?;
         Ok(Report::new(item))
     }
 
@@ -203,7 +255,7 @@ impl Snapshot {
     /// key length in bytes, such as 4 for IPv4 and 16 for IPv6 by source. Cells of several
     /// snapshots can be added.
     fn cells(&self, py: Python<'_>) -> PyResult<Table> {
-        let rows = py.detach(|| table::cells(&self.lock()))?;
+        let rows = py.detach(|| self.ask(|opened| table::cells(opened)))??;
         Ok(Table::new("cells", rows))
     }
 
@@ -211,20 +263,15 @@ impl Snapshot {
     /// row per key length in bytes. Registers of hyperloglog merge by maximum; those of the others
     /// are bitmaps in 32-bit words, and merge by OR.
     fn registers(&self, py: Python<'_>) -> PyResult<Table> {
-        let rows = py.detach(|| table::registers(&self.lock()))?;
+        let rows = py.detach(|| self.ask(|opened| table::registers(opened)))??;
         Ok(Table::new("registers", rows))
     }
 
     /// The cells that count a flow, numbered from 0, one in each row, each with 1 or -1 for a
     /// weight that is added or subtracted there; and the length of the flow's key in bytes. A flow
     /// is a text such as 'source=10.0.0.1'.
-    fn places(&self, flow: &str) -> PyResult<(usize, Vec<(usize, i8)>)> {
-        let inner = self.lock();
-        let refused = |error: &dyn ToString| Problem::Option(error.to_string());
-        let flow = inner.config().key.parse_flow(flow).map_err(|error| refused(&error))?;
-        let (key_bytes, places) = inner.places(&flow).ok_or_else(|| {
-            Problem::Snapshot(format!("{} has no cells for this flow", inner.config().algorithm))
-        })?;
+    fn places(&self, py: Python<'_>, flow: &str) -> PyResult<(usize, Vec<(usize, i8)>)> {
+        let (key_bytes, places) = py.detach(|| self.ask(|opened| places(opened, flow)))??;
         let signed = |(place, is_subtracted)| (place, if is_subtracted { -1 } else { 1 });
         Ok((key_bytes, places.into_iter().map(signed).collect()))
     }
@@ -232,18 +279,23 @@ impl Snapshot {
     /// Restores a pickled snapshot.
     #[staticmethod]
     fn _of(
-        py: Python<'_>,
-        bytes: &[u8],
+        measurement: String,
+        bytes: PyBackedBytes,
         memory: usize,
         seed_file: Option<PathBuf>,
-    ) -> PyResult<Self> {
-        let read = py.detach(|| Self::read(bytes, memory, seed_file));
-        read.map_err(Into::into)
+    ) -> Self {
+        Self::stored(measurement, bytes, memory, (None, seed_file))
     }
 
-    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let bytes = py.detach(|| self.lock().encode());
-        PyBytes::new(py, &bytes)
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| match &*self.lock() {
+            Held::Stored(bytes) => Ok(Arc::clone(bytes)),
+            Held::Opened(opened) => Err(opened.encode()),
+        });
+        match bytes {
+            Ok(stored) => Ok((&*stored).into_pyobject(py)?),
+            Err(encoded) => Ok(PyBytes::new(py, &encoded)),
+        }
     }
 
     /// Pickles the bytes, for other processes.
@@ -252,20 +304,22 @@ impl Snapshot {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let (py, own) = (slf.py(), slf.get());
         let load = slf.get_type().getattr("_of")?;
-        let state = (own.__bytes__(py), own.memory, own.seed_file.clone());
+        let state = (&own.measurement, own.__bytes__(py)?, own.memory, own.seed.1.clone());
         Ok((load, state.into_pyobject(py)?))
     }
 
-    fn __repr__(&self) -> String {
-        let inner = self.lock();
-        let Config { name, key, algorithm, .. } = inner.config();
-        let epochs = inner.coverage().len();
-        format!("<flowgauge.Snapshot '{name}': {epochs} epochs by {key}, {algorithm}>")
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let text = |opened: &mut snapshot::Snapshot| {
+            let Config { name, key, algorithm, .. } = opened.config();
+            let epochs = opened.coverage().len();
+            format!("<flowgauge.Snapshot '{name}': {epochs} epochs by {key}, {algorithm}>")
+        };
+        Ok(py.detach(|| self.ask(text))?)
     }
 }
 
 impl Snapshot {
-    fn ask(
+    fn answer(
         &self,
         tasks: Option<Vec<String>>,
         key: Option<&str>,
@@ -274,24 +328,35 @@ impl Snapshot {
     ) -> Result<Item, Problem> {
         let refused = |error: &dyn ToString| Problem::Option(error.to_string());
         check_flows(tasks.as_deref(), flows).map_err(Problem::Option)?;
-        let mut inner = self.lock();
-        let key = match key {
-            Some(key) => key.parse::<KeySpec>().map_err(|error| refused(&error))?,
-            None => inner.config().key,
-        };
-        let flows = flows.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
-        let flows = flows.map_err(|error| refused(&error))?;
-        let ask = |config: &mut Config| {
-            config.tasks = tasks;
-            config.top = top;
-            config.key = key;
-            config.flows = flows;
-        };
-        let mut kept = Kept::default();
-        inner.query(ask, &mut kept)?;
-        let item = kept.0.into_iter().find(|item| matches!(item, Item::Epoch(_)));
-        item.ok_or_else(|| Problem::Failed("the snapshot gave no report".to_owned()))
+        self.ask(|opened| {
+            let key = match key {
+                Some(key) => key.parse::<KeySpec>().map_err(|error| refused(&error))?,
+                None => opened.config().key,
+            };
+            let flows = flows.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
+            let flows = flows.map_err(|error| refused(&error))?;
+            let ask = |config: &mut Config| {
+                config.tasks = tasks;
+                config.top = top;
+                config.key = key;
+                config.flows = flows;
+            };
+            let mut kept = Kept::default();
+            opened.query(ask, &mut kept)?;
+            let item = kept.0.into_iter().find(|item| matches!(item, Item::Epoch(_)));
+            item.ok_or_else(|| Problem::Failed("the snapshot gave no report".to_owned()))
+        })?
     }
+}
+
+/// The cells of a flow, and the length of its key.
+fn places(opened: &snapshot::Snapshot, flow: &str) -> Result<(usize, Vec<(usize, bool)>), Problem> {
+    let flow = opened.config().key.parse_flow(flow);
+    let flow = flow.map_err(|error| Problem::Option(error.to_string()))?;
+    opened.places(&flow).ok_or_else(|| {
+        let algorithm = &opened.config().algorithm;
+        Problem::Snapshot(format!("{algorithm} has no cells for this flow"))
+    })
 }
 
 /// A sink that keeps everything that leaves a run.

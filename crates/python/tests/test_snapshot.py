@@ -101,6 +101,12 @@ def test_snapshots_are_pickled_with_their_seed_file(capture, tmp_path):
     for snapshot in (read, made):
         copy = pickle.loads(pickle.dumps(snapshot))
         assert copy.query("top").json() == made.query("top").json()
+    # A copy is not read before something is asked of it.
+    copy = pickle.loads(pickle.dumps(made))
+    seed.unlink()
+    assert bytes(copy) == bytes(made) and copy.measurement == "main"
+    with pytest.raises(flowgauge.OptionError, match=str(seed)):
+        copy.query("top")
 
 
 def test_threads_that_merge_crosswise_end(capture):
