@@ -3,9 +3,11 @@
 
 Usage: spark.py FLOWGAUGE [PACKETS]
 
-Spark runs as local[2]. Its start-up is not counted: the session is open, and its Python workers have
-measured once. A job without work, of as many tasks, says what Spark itself costs. Seconds of CPU, of all
-processes, say more than time where other programs run, too. Then a cluster of two workers loses an executor.
+Spark runs as local[2], by an exact table and by a sketch, whose snapshots are small. Its start-up is not
+counted: the session is open, its Python workers have measured once, and the Java machine compiles its code in
+the first of the rounds, of which the fastest counts. A job without work, of as many tasks, says what Spark
+itself costs. Seconds of CPU, of all processes, say more than time where other programs run, too. Then a cluster
+of two workers loses an executor.
 """
 
 import os
@@ -22,10 +24,11 @@ import flowgauge.spark
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "crates" / "python" / "tests"))
 from cluster import builder, cluster, executors
 
-ROUNDS = 5
+ROUNDS = 15
 KILLS = 3
 CAPTURES = 10
 OPTIONS = {"key": "source", "task": "top,cardinality,entropy", "seed": 1}
+SKETCH = {"key": "source", "task": "top", "algorithm": "count-min", "seed": 1}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -71,23 +74,24 @@ def kill_one(folder, after):
     return killer
 
 
-def in_one_process(command, paths):
+def in_one_process(command, paths, options):
     session = builder("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    flags = [flag for option, value in OPTIONS.items() for flag in (f"--{option}", str(value))]
+    flags = [flag for option, value in options.items() for flag in (f"--{option}", str(value))]
     run = [command, "analyze", "--workers", "2", "--quiet", "--format", "json", *flags, *paths]
     parts = flowgauge.spark.cut(flowgauge.spark.found(paths), 256 << 20)
     tasks = len(flowgauge.spark.bundled(parts, 256 << 20, 2))
     works = {
         "analyze --workers 2": lambda: subprocess.run(run, check=True, stdout=subprocess.DEVNULL),
-        "summarize, local[2]": lambda: flowgauge.spark.summarize(session, paths, **OPTIONS),
+        "summarize, local[2]": lambda: flowgauge.spark.summarize(session, paths, **options),
         f"{tasks} tasks without work": lambda: idle(session.sparkContext, tasks),
     }
     rounds = [{name: timed(work) for name, work in works.items()} for _ in range(ROUNDS + 1)][1:]
     session.stop()
+    print(f"by {options.get('algorithm', 'linear-table')}:")
     for name in works:
         seconds, cpu = (min(times[name][which] for times in rounds) for which in (0, 1))
-        print(f"{name:22} {seconds:6.2f} s, {cpu:.2f} s of CPU")
+        print(f"  {name:22} {seconds:6.2f} s, {cpu:.2f} s of CPU")
 
 
 def with_a_killed_executor(paths, folder):
@@ -116,7 +120,8 @@ def main():
             generate = [command, "generate", "--packets", str(packets), "--profile", "backbone", "--seed", str(number)]
             subprocess.run([*generate, "-o", path], check=True)
         print(f"load before: {os.getloadavg()[0]:.1f}")
-        in_one_process(command, paths)
+        for options in (OPTIONS, SKETCH):
+            in_one_process(command, paths, options)
         with_a_killed_executor(paths, folder)
         print(f"load after: {os.getloadavg()[0]:.1f}")
 

@@ -61,14 +61,14 @@ def captures(archive):
 )
 def test_answers_are_those_of_one_run(spark, archive, others):
     options = OPTIONS | others
-    summary = flowgauge.spark.summarize(spark, archive, part_bytes=1 << 20, **options)
+    summary = flowgauge.spark.summarize(spark, archive, part_bytes=1 << 18, **options)
     whole = flowgauge.analyze(captures(archive), **options)[0].dict()
     report = summary.report().dict()
     assert report["tasks"] == whole["tasks"]
     assert report["account"]["keyed"] == whole["account"]["keyed"] == 78_000
     assert summary.problems.count() == 0
-    # Two captures are cut: into four parts, and three. The others share a task, and a run.
-    assert len(summary.snapshots["main"].coverage) == 4 + 3 + 1
+    # Two captures are cut, and two tasks share each. The others share a run.
+    assert len(summary.snapshots["main"].coverage) == 2 + 2 + 1
     rows = summary["top"].collect()
     items = whole["tasks"]["top"]["items"]
     assert [row["packets"] for row in rows] == [item["packets"]["value"] for item in items]
@@ -103,7 +103,7 @@ def test_damaged_captures_are_named_and_the_rest_is_answered(spark, tmp_path):
     paths = [good, cut, broken, tmp_path / "odd.pcap", tmp_path / "missing.pcap"]
     with pytest.warns(flowgauge.CaptureWarning):
         whole = flowgauge.analyze(paths, **OPTIONS)
-    summary = flowgauge.spark.summarize(spark, paths, part_bytes=1 << 20, **OPTIONS)
+    summary = flowgauge.spark.summarize(spark, paths, part_bytes=1 << 18, **OPTIONS)
     problems = summary.problems.collect()
     assert sorted(row["problem"] for row in problems) == sorted(whole.problems)
     assert {pathlib.Path(row["path"]).name for row in problems} == {"cut.pcap", "broken.pcap", "odd.pcap", "missing.pcap"}
@@ -148,6 +148,16 @@ def test_parts_share_tasks_of_about_the_same_size(part_bytes, tasks):
     assert {part for bundle in bundles for part in bundle} == set(parts)
 
 
+def test_parts_of_a_file_are_joined_in_a_task():
+    parts = [flowgauge.Part(path, 24 + 100 * number, 100) for path in ("a.pcap", "b.pcap", "c.pcap") for number in range(4)]
+    whole = flowgauge.Part("d.pcap", 24, 200)
+    bundles = flowgauge.spark.bundled([*parts, whole], 100, 2)
+    assert bundles == [
+        [flowgauge.Part("a.pcap", 24, 400), flowgauge.Part("b.pcap", 24, 300)],
+        [flowgauge.Part("b.pcap", 324, 100), flowgauge.Part("c.pcap", 24, 400), whole],
+    ]
+
+
 class FailingOnce(dict):
     """Measurements that fail in the first task that reads them."""
 
@@ -165,7 +175,7 @@ def test_a_task_that_fails_once_changes_nothing(spark, archive, tmp_path):
     pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     measure = FailingOnce(main={"key": "source", "task": OPTIONS["task"]})
     measure.mark = str(tmp_path / "failed")
-    summary = flowgauge.spark.summarize(session, archive, measure, part_bytes=1 << 20, seed=1)
+    summary = flowgauge.spark.summarize(session, archive, measure, part_bytes=1 << 18, seed=1)
     session.stop()
     assert os.path.exists(measure.mark)
     assert summary.report().dict()["tasks"] == flowgauge.analyze(captures(archive), **OPTIONS)[0].dict()["tasks"]
@@ -174,7 +184,7 @@ def test_a_task_that_fails_once_changes_nothing(spark, archive, tmp_path):
 def test_a_cluster_of_two_workers_answers_alike_when_an_executor_is_killed(archive, tmp_path):
     with cluster(tmp_path) as session:
         expected = flowgauge.analyze(captures(archive), **OPTIONS)[0].dict()["tasks"]
-        summary = flowgauge.spark.summarize(session, archive, part_bytes=1 << 20, **OPTIONS)
+        summary = flowgauge.spark.summarize(session, archive, part_bytes=1 << 18, **OPTIONS)
         assert summary.report().dict()["tasks"] == expected
         assert len(executors(tmp_path)) == 2
         killed = []
@@ -187,7 +197,7 @@ def test_a_cluster_of_two_workers_answers_alike_when_an_executor_is_killed(archi
         killer = threading.Thread(target=kill)
         killer.start()
         for _ in range(5):
-            summary = flowgauge.spark.summarize(session, archive, part_bytes=1 << 20, **OPTIONS)
+            summary = flowgauge.spark.summarize(session, archive, part_bytes=1 << 18, **OPTIONS)
             assert summary.report().dict()["tasks"] == expected
         killer.join()
         assert killed and killed[0] not in executors(tmp_path)

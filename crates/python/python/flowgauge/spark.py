@@ -9,7 +9,6 @@ import collections
 import concurrent.futures
 import functools
 import glob
-import heapq
 import os
 import secrets
 
@@ -42,10 +41,9 @@ def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
     if options.get("seed") is None and options.get("seed_file") is None:
         options["seed"] = secrets.randbits(64)
     asked = _flowgauge._asked(measure, **options)
-    parts = cut(found(paths), part_bytes)
-    pieces = collections.Counter(os.fspath(part.path) for part in parts)
     context = spark.sparkContext
-    bundles = bundled(parts, part_bytes, context.defaultParallelism)
+    bundles = bundled(cut(found(paths), part_bytes), part_bytes, context.defaultParallelism)
+    pieces = collections.Counter(os.fspath(part.path) for bundle in bundles for part in bundle)
 
     def measured(bundles):
         each = context.parallelize(bundles, len(bundles))
@@ -100,7 +98,7 @@ def bundled(parts, part_bytes, cores):
     one for each core; two where they read at least 4 parts each; more where they would read more than PARTS
     parts, and fewer where these would be small.
 
-    Long parts come first, each to the task with least to do, so that all end at about the same time.
+    Parts of the same file that follow each other in a task are joined, since each part has a result of its own.
     """
 
     def size(part):
@@ -114,11 +112,32 @@ def bundled(parts, part_bytes, cores):
     for_each = 2 if bytes_ >= 2 * cores * 4 * part_bytes else 1
     tasks = max(for_each * cores, -(-bytes_ // (PARTS * part_bytes)))
     tasks = max(1, min(tasks, -(-bytes_ // part_bytes), len(parts)))
-    bundles = [(0, number, []) for number in range(tasks)]
-    for part in sorted(parts, key=size, reverse=True):
-        bytes_, number, bundle = heapq.heappop(bundles)
-        heapq.heappush(bundles, (bytes_ + size(part), number, [*bundle, part]))
-    return [bundle for _, _, bundle in sorted(bundles, reverse=True)]
+    bundles, sizes = [[] for _ in range(tasks)], [0] * tasks
+    pieces = collections.Counter(os.fspath(part.path) for part in parts)
+
+    def add(part, number):
+        bundles[number].append(part)
+        sizes[number] += size(part)
+
+    # The parts of cut files fill one task after the other.
+    for part in (part for part in parts if pieces[os.fspath(part.path)] > 1):
+        add(part, int((sum(sizes) + size(part) / 2) * tasks / bytes_))
+    # Whole files go to the task with least to do, long ones first, so that all end at about the same time.
+    for part in sorted((part for part in parts if pieces[os.fspath(part.path)] == 1), key=size, reverse=True):
+        add(part, sizes.index(min(sizes)))
+    longest_first = sorted(range(tasks), key=sizes.__getitem__, reverse=True)
+    return [joined(bundles[number]) for number in longest_first if bundles[number]]
+
+
+def joined(parts):
+    """Parts, of which those of a file that follow each other are one."""
+    runs = []
+    for part in parts:
+        last = runs[-1] if runs else None
+        if last and last.path == part.path:
+            part = _flowgauge.Part(part.path, runs.pop().offset, last.length + part.length)
+        runs.append(part)
+    return runs
 
 
 class Summary:
