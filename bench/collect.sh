@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Cost of a collector: fed from memory, and through a broker of Apache Kafka with the snapshots of 100 agents,
-# 3 measurements of sketches with 256 KiB in memory each: every 10 seconds, and every second. Needs java and mvn.
+# 3 measurements of 256 KiB each: every 10 seconds, and every second. Needs java and mvn.
 #
 # Usage: collect.sh FLOWGAUGE COMMAND...; the command runs crates/agent/benches/collect.rs
 set -euo pipefail

@@ -44,18 +44,18 @@ struct Timed {
     sent: Sent,
 }
 
-/// Snapshots of all agents, of sketches with 256 KiB in memory, in epoch order.
+/// Snapshots of all agents, in epoch order. Counters of so few packets take a byte each, so that a snapshot
+/// has 256 KiB, half of them for IPv6.
 fn network_of(agents: &[String], start_ns: i64, length_ns: i64, epochs: u32) -> Vec<Timed> {
     let mut all = Vec::new();
     let mut random = Rng::with_seed(1);
     for agent in agents {
         for measurement in MEASUREMENTS {
-            // 32,768 counters of 64 bits.
             let config = Config {
                 name: measurement.to_owned(),
                 algorithm: "count-min".to_owned(),
-                parameters: Parameters::new([("rows", 4), ("columns", 8192)]),
-                memory_bytes: 2 << 20,
+                parameters: Parameters::new([("rows", 4), ("columns", 32_768)]),
+                memory_bytes: 4 << 20,
                 epoch: EpochLength::Time(length_ns),
                 ..flows()
             };
