@@ -113,10 +113,12 @@ impl Level {
         match self {
             Self::Scalar => true,
             Self::Avx2 => is_x86_feature_detected!("avx2"),
-            // Only the first processors with AVX-512F lack BW and VL.
+            // Only the first processors with AVX-512F lack BW, DQ and VL.
             Self::Avx512 => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512cd")
+                    && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
             }
         }

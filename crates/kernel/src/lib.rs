@@ -6,6 +6,7 @@
 
 #[cfg(feature = "counting")]
 pub mod counting;
+mod coupon;
 mod digest;
 mod exchange;
 mod group;
@@ -20,6 +21,7 @@ mod system;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
+pub use coupon::{SLOT_BITS, coupons};
 pub use digest::{Digester, Words};
 pub use exchange::{Keeper, User, exchange};
 pub use group::{Tags, equal_in_group, equal_in_line};

@@ -6,7 +6,7 @@
 
 use datasketches::common::NumStdDev;
 use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
-use flowgauge_kernel::Digester;
+use flowgauge_kernel::{Digester, SLOT_BITS, coupons};
 
 use super::{CONFIDENCE, items_for};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -39,9 +39,6 @@ fn mode(image: &[u8]) -> Option<u8> {
     image.get(7).map(|byte| byte & 3)
 }
 
-/// Bits of a hash that select a register; the run of zeros is stored above them.
-const SLOT_BITS: u32 = 26;
-
 /// The standard error of m registers is `ERROR` / √m (§1).
 const ERROR: f64 = 1.04;
 
@@ -68,12 +65,17 @@ pub struct HllRegisters {
     sketch: HllSketch,
     registers: usize,
     packets: u64,
+    /// A copy of the library's registers, once it has some: most hashes raise none of them, and
+    /// need not be passed to it.
+    raised: Vec<u8>,
+    /// Hashes that may be passed to the library before it is asked again whether it has registers.
+    left: usize,
 }
 
 /// HyperLogLog, in the catalog as `hyperloglog`.
 ///
-/// Cost: one hash of the digest and one register, for the first packet of a flow in a batch. Memory
-/// in bytes: `registers`, allocated by the library as flows arrive, and again after each `clear`.
+/// Cost: one hash of the digest and one register. Memory in bytes: `2 × registers`; half of it is the
+/// library's, allocated as flows arrive, and again after each `clear`.
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
@@ -108,32 +110,13 @@ impl Describe for HyperLogLog {
                 help: "instead of registers: the standard error, as a share of the flows",
             },
         ],
-        memory: "registers",
+        memory: "2 x registers",
         forms: &[form![Cardinality]],
         laws: Laws { commutable: true, aggregatable: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        let parameters = &options.parameters;
-        parameters.exclusive("registers", &["epsilon"])?;
-        let registers = match parameters.fraction("epsilon")? {
-            Some(epsilon) => items_for(epsilon, ERROR, (LEAST, MOST), parameters)?,
-            None => parameters.power_of_two("registers", options.memory_bytes.min(4096), 1)?,
-        };
-        if !(LEAST..=MOST).contains(&registers) {
-            return Err(BuildErrorKind::OutOfRange {
-                name: "registers",
-                value: registers.to_string(),
-                range: "a power of two from 16 to 2097152".to_owned(),
-            }
-            .into());
-        }
-        options.memory.take(registers)?;
-        let sketch = new(registers).ok_or(BuildErrorKind::Unfit {
-            algorithm: Self::INFO.name,
-            reason: format!("the library refuses {registers} registers"),
-        })?;
-        Ok(Box::new(HllRegisters { digester: options.digester, sketch, registers, packets: 0 }))
+        Ok(Box::new(HllRegisters::new(options)?))
     }
 }
 
@@ -154,6 +137,30 @@ fn registers_are_possible(image: &[u8]) -> bool {
 }
 
 impl HllRegisters {
+    fn new(options: &Options) -> Result<Self, BuildError> {
+        let parameters = &options.parameters;
+        parameters.exclusive("registers", &["epsilon"])?;
+        let registers = match parameters.fraction("epsilon")? {
+            Some(epsilon) => items_for(epsilon, ERROR, (LEAST, MOST), parameters)?,
+            None => parameters.power_of_two("registers", options.memory_bytes.min(2 * 4096), 2)?,
+        };
+        if !(LEAST..=MOST).contains(&registers) {
+            return Err(BuildErrorKind::OutOfRange {
+                name: "registers",
+                value: registers.to_string(),
+                range: "a power of two from 16 to 2097152".to_owned(),
+            }
+            .into());
+        }
+        options.memory.take(2 * registers)?;
+        let sketch = new(registers).ok_or(BuildErrorKind::Unfit {
+            algorithm: HyperLogLog::INFO.name,
+            reason: format!("the library refuses {registers} registers"),
+        })?;
+        let (digester, raised) = (options.digester, Vec::with_capacity(registers));
+        Ok(Self { digester, sketch, registers, packets: 0, raised, left: registers })
+    }
+
     /// The image in the format of the DataSketches libraries. A set of hashes is sorted, since its
     /// order in the library depends on the order of arrival.
     pub fn image(&self) -> Vec<u8> {
@@ -163,25 +170,80 @@ impl HllRegisters {
         }
         image
     }
-}
 
-impl<K: FlowKey> Ingest<K> for HllRegisters {
-    fn ingest(&mut self, batch: &mut Batch<K>) {
-        batch.digest(&self.digester);
-        // The library hashes each digest again, which costs more than all other steps. So digests
-        // seen earlier in the batch are skipped, without a branch because repetition is
-        // unpredictable. `seen[0]` starts as 1, whose own place is 1, so that it matches no digest.
+    /// Counts the flows with these digests, a batch of them at most.
+    fn count(&mut self, digests: &[u64]) {
+        if self.raised.is_empty() {
+            return self.count_few(digests);
+        }
+        let mut hashes = [0; BATCH_PACKETS];
+        let hashes = &mut hashes[..digests.len()];
+        coupons(self.digester.isa(), digests, hashes);
+        let last = self.raised.len() - 1;
+        for (hash, digest) in hashes.iter().zip(digests) {
+            let run = (hash >> SLOT_BITS) as u8;
+            let register = &mut self.raised[*hash as usize & last];
+            if run > *register {
+                *register = run;
+                self.pass_on(*digest);
+            }
+        }
+    }
+
+    /// Counts flows while the library keeps their hashes. Digests that are repeated are skipped,
+    /// without a branch because repetition is unpredictable.
+    fn count_few(&mut self, digests: &[u64]) {
         let (mut seen, mut new, mut found) = ([0; SEEN], [0; BATCH_PACKETS], 0);
+        // Its own place is 1, so that it matches no digest.
         seen[0] = 1;
-        for &digest in batch.digests() {
+        for &digest in digests {
             let place = &mut seen[digest as usize % SEEN];
             new[found % BATCH_PACKETS] = digest;
             found += usize::from(*place != digest);
             *place = digest;
         }
         for digest in &new[..found] {
-            self.sketch.update_with_coupon(Coupon::from_value(*digest));
+            self.pass_on(*digest);
         }
+        match self.left.checked_sub(found) {
+            Some(left) => self.left = left,
+            None => self.look(),
+        }
+    }
+
+    /// Adds the flows of another sketch.
+    #[inline(never)]
+    fn add(&mut self, other: &Self) -> Result<(), Incompatible> {
+        let refused = |_| Incompatible("the library refuses to merge them");
+        let mut union = HllUnion::new(self.sketch.lg_config_k()).map_err(refused)?;
+        union.update(&self.sketch);
+        union.update(&other.sketch);
+        self.sketch = union.to_sketch(HllType::Hll8);
+        self.look();
+        self.packets = self.packets.saturating_add(other.packets);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn pass_on(&mut self, digest: u64) {
+        self.sketch.update_with_coupon(Coupon::from_value(digest));
+    }
+
+    /// Copies the registers of the library, if it has some. It keeps hashes only of few flows, so
+    /// that looking again after as many hashes as there are registers takes little time.
+    fn look(&mut self) {
+        let image = self.sketch.serialize();
+        let registers = image.get(PREAMBLE_BYTES..).filter(|_| mode(&image) == Some(REGISTERS));
+        self.raised.clear();
+        self.raised.extend_from_slice(registers.unwrap_or_default());
+        self.left = self.registers;
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for HllRegisters {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        self.count(batch.digests());
         let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
         self.packets = self.packets.saturating_add(packets);
     }
@@ -198,13 +260,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
 
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
-        let refused = |_| Incompatible("the library refuses to merge them");
-        let mut union = HllUnion::new(self.sketch.lg_config_k()).map_err(refused)?;
-        union.update(&self.sketch);
-        union.update(&other.sketch);
-        self.sketch = union.to_sketch(HllType::Hll8);
-        self.packets = self.packets.saturating_add(other.packets);
-        Ok(())
+        self.add(other)
     }
 
     fn save(&self, out: &mut Writer) {
@@ -223,6 +279,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
             .filter(|sketch| sketch.target_type() == HllType::Hll8);
         self.sketch =
             sketch.ok_or(from.invalid("registers", image.len(), "it is not such a sketch"))?;
+        self.look();
         Ok(())
     }
 
@@ -231,6 +288,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
         if let Some(sketch) = new(self.registers) {
             self.sketch = sketch;
         }
+        self.look();
         self.packets = 0;
     }
 
@@ -239,7 +297,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.registers
+        2 * self.registers
     }
 }
 
@@ -272,5 +330,71 @@ impl Answers for HllRegisters {
             *register = (hash >> SLOT_BITS).max(*register);
         }
         Some(registers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use flowgauge_kernel::{Isa, Seed};
+
+    use super::*;
+    use crate::key::Key8;
+
+    /// An empty summary, and the library's sketch of the same size.
+    fn pair(registers: usize, isa: Isa) -> (HllRegisters, HllSketch) {
+        let digester = Digester::new(Seed::number(1), isa);
+        let (sketch, raised) = (new(registers).unwrap(), Vec::new());
+        let summary =
+            HllRegisters { digester, sketch, registers, packets: 0, raised, left: registers };
+        (summary, new(registers).unwrap())
+    }
+
+    fn registers_of(image: &[u8]) -> &[u8] {
+        &image[PREAMBLE_BYTES..]
+    }
+
+    #[test]
+    fn the_library_gets_every_hash_that_changes_its_sketch() {
+        for isa in Isa::available() {
+            for (registers, flows) in [(16, 5), (16, 1000), (1024, 90), (1024, 200_000)] {
+                let (mut summary, mut sketch) = pair(registers, isa);
+                let mut random = fastrand::Rng::with_seed(1);
+                let digests: Vec<u64> = (0..flows).map(|_| random.u64(..)).collect();
+                for _ in 0..3 {
+                    for batch in digests.chunks(BATCH_PACKETS) {
+                        summary.count(batch);
+                    }
+                    for digest in &digests {
+                        sketch.update_with_coupon(Coupon::from_value(*digest));
+                    }
+                }
+                let mut image = sketch.serialize();
+                if mode(&image) == Some(SET) {
+                    image[SET_PREAMBLE_BYTES..].as_chunks_mut::<4>().0.sort_unstable();
+                }
+                assert_eq!(summary.image(), image, "{isa}: {flows} flows, {registers} registers");
+                assert_eq!(summary.raised.is_empty(), flows < 100);
+            }
+        }
+    }
+
+    #[test]
+    fn merged_registers_are_known() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let (mut one, mut all) = pair(64, Isa::best());
+        let (mut other, _) = pair(64, Isa::best());
+        for summary in [&mut one, &mut other] {
+            let digests = [(); BATCH_PACKETS].map(|()| random.u64(..));
+            summary.count(&digests);
+            for digest in &digests {
+                all.update_with_coupon(Coupon::from_value(*digest));
+            }
+        }
+        Summary::<Key8>::merge(&mut one, &other).unwrap();
+        assert_eq!(one.raised, registers_of(&all.serialize()));
+        Summary::<Key8>::clear(&mut one);
+        assert!(one.raised.is_empty());
     }
 }
