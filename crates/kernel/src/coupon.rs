@@ -11,7 +11,7 @@ const SEED: u64 = 9001;
 /// Fills `out[i]` with the coupon of `words[i]`: the low 26 bits of the first half of MurmurHash3
 /// (x64, 128 bits), and above them one more than the leading zeros of the second half.
 ///
-/// Cost: with AVX-512 a third of a nanosecond for each word.
+/// Cost: 0.7 ns for each word with AVX-512.
 ///
 /// ```
 /// use flowgauge_kernel::{Isa, coupons};
