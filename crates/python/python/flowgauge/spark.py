@@ -9,6 +9,7 @@ import collections
 import concurrent.futures
 import functools
 import glob
+import heapq
 import os
 import secrets
 
@@ -108,25 +109,28 @@ def bundled(parts, part_bytes, cores):
             return part.length
         return part.path.stat().st_size if part.path.exists() else 0
 
-    bytes_ = sum(map(size, parts))
+    sizes = {part: size(part) for part in parts}
+    bytes_ = sum(sizes.values())
     for_each = 2 if bytes_ >= 2 * cores * 4 * part_bytes else 1
     tasks = max(for_each * cores, -(-bytes_ // (PARTS * part_bytes)))
     tasks = max(1, min(tasks, -(-bytes_ // part_bytes), len(parts)))
-    bundles, sizes = [[] for _ in range(tasks)], [0] * tasks
     pieces = collections.Counter(os.fspath(part.path) for part in parts)
-
-    def add(part, number):
-        bundles[number].append(part)
-        sizes[number] += size(part)
-
+    whole = [part for part in parts if pieces[os.fspath(part.path)] == 1]
     # The parts of cut files fill one task after the other.
-    for part in (part for part in parts if pieces[os.fspath(part.path)] > 1):
-        add(part, int((sum(sizes) + size(part) / 2) * tasks / bytes_))
+    bundles, placed = [[] for _ in range(tasks)], 0
+    for part in parts:
+        if pieces[os.fspath(part.path)] > 1:
+            bundles[int((placed + sizes[part] / 2) * tasks / bytes_)].append(part)
+            placed += sizes[part]
     # Whole files go to the task with least to do, long ones first, so that all end at about the same time.
-    for part in sorted((part for part in parts if pieces[os.fspath(part.path)] == 1), key=size, reverse=True):
-        add(part, sizes.index(min(sizes)))
-    longest_first = sorted(range(tasks), key=sizes.__getitem__, reverse=True)
-    return [joined(bundles[number]) for number in longest_first if bundles[number]]
+    loads = [(sum(sizes[part] for part in bundle), number) for number, bundle in enumerate(bundles)]
+    heapq.heapify(loads)
+    for part in sorted(whole, key=sizes.get, reverse=True):
+        load, number = loads[0]
+        bundles[number].append(part)
+        heapq.heapreplace(loads, (load + sizes[part], number))
+    longest_first = sorted(loads, key=lambda load: (-load[0], load[1]))
+    return [joined(bundles[number]) for _, number in longest_first if bundles[number]]
 
 
 def joined(parts):
