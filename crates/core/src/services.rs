@@ -58,7 +58,7 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
 
 /// Packets and bytes by protocol, and by the lower of both ports.
 ///
-/// Cost: two additions a packet. To read and to clear them takes time for the counters that are not 0.
+/// Cost: two additions a packet. Reading and clearing visit only the counters that are not 0.
 /// Memory: 64 KiB, and 129 KiB once for all instances.
 ///
 /// ```
@@ -205,7 +205,7 @@ fn one(wire: u32) -> Size {
 mod tests {
     use super::*;
 
-    /// TCP and UDP packets to ports of which some have no counter of their own, and one of ICMP.
+    /// Five packets over TCP and UDP, two of them to ports without a counter of their own, and one of ICMP.
     fn counted() -> Services {
         let mut services = Services::default();
         let packets = [(6, 80), (17, 53), (6, 80), (17, 50_000), (6, 40_000)];

@@ -67,7 +67,7 @@ pub struct HllRegisters {
     packets: u64,
     /// A copy of the library's registers, once it has some: most hashes raise none of them, and
     /// need not be passed to it.
-    raised: Vec<u8>,
+    copy: Vec<u8>,
     /// Hashes that may be passed to the library before it is asked again whether it has registers.
     left: usize,
 }
@@ -121,7 +121,7 @@ impl Describe for HyperLogLog {
 }
 
 /// An empty sketch, unless the library refuses the number of registers.
-fn new(registers: usize) -> Option<HllSketch> {
+fn empty(registers: usize) -> Option<HllSketch> {
     HllSketch::new(registers.ilog2() as u8, HllType::Hll8).ok()
 }
 
@@ -153,12 +153,12 @@ impl HllRegisters {
             .into());
         }
         options.memory.take(2 * registers)?;
-        let sketch = new(registers).ok_or(BuildErrorKind::Unfit {
+        let sketch = empty(registers).ok_or(BuildErrorKind::Unfit {
             algorithm: HyperLogLog::INFO.name,
             reason: format!("the library refuses {registers} registers"),
         })?;
-        let (digester, raised) = (options.digester, Vec::with_capacity(registers));
-        Ok(Self { digester, sketch, registers, packets: 0, raised, left: registers })
+        let (digester, copy) = (options.digester, Vec::with_capacity(registers));
+        Ok(Self { digester, sketch, registers, packets: 0, copy, left: registers })
     }
 
     /// The image in the format of the DataSketches libraries. A set of hashes is sorted, since its
@@ -173,16 +173,16 @@ impl HllRegisters {
 
     /// Counts the flows with these digests, a batch of them at most.
     fn count(&mut self, digests: &[u64]) {
-        if self.raised.is_empty() {
+        if self.copy.is_empty() {
             return self.count_few(digests);
         }
         let mut hashes = [0; BATCH_PACKETS];
         let hashes = &mut hashes[..digests.len()];
         coupons(self.digester.isa(), digests, hashes);
-        let last = self.raised.len() - 1;
+        let last = self.copy.len() - 1;
         for (hash, digest) in hashes.iter().zip(digests) {
             let run = (hash >> SLOT_BITS) as u8;
-            let register = &mut self.raised[*hash as usize & last];
+            let register = &mut self.copy[*hash as usize & last];
             if run > *register {
                 *register = run;
                 self.pass_on(*digest);
@@ -234,8 +234,8 @@ impl HllRegisters {
     fn look(&mut self) {
         let image = self.sketch.serialize();
         let registers = image.get(PREAMBLE_BYTES..).filter(|_| mode(&image) == Some(REGISTERS));
-        self.raised.clear();
-        self.raised.extend_from_slice(registers.unwrap_or_default());
+        self.copy.clear();
+        self.copy.extend_from_slice(registers.unwrap_or_default());
         self.left = self.registers;
     }
 }
@@ -285,7 +285,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
 
     fn clear(&mut self) {
         // The library cannot empty a sketch. It does not refuse a size that it accepted before.
-        if let Some(sketch) = new(self.registers) {
+        if let Some(sketch) = empty(self.registers) {
             self.sketch = sketch;
         }
         self.look();
@@ -345,14 +345,10 @@ mod tests {
     /// An empty summary, and the library's sketch of the same size.
     fn pair(registers: usize, isa: Isa) -> (HllRegisters, HllSketch) {
         let digester = Digester::new(Seed::number(1), isa);
-        let (sketch, raised) = (new(registers).unwrap(), Vec::new());
+        let (sketch, copy) = (empty(registers).unwrap(), Vec::new());
         let summary =
-            HllRegisters { digester, sketch, registers, packets: 0, raised, left: registers };
-        (summary, new(registers).unwrap())
-    }
-
-    fn registers_of(image: &[u8]) -> &[u8] {
-        &image[PREAMBLE_BYTES..]
+            HllRegisters { digester, sketch, registers, packets: 0, copy, left: registers };
+        (summary, empty(registers).unwrap())
     }
 
     #[test]
@@ -375,7 +371,7 @@ mod tests {
                     image[SET_PREAMBLE_BYTES..].as_chunks_mut::<4>().0.sort_unstable();
                 }
                 assert_eq!(summary.image(), image, "{isa}: {flows} flows, {registers} registers");
-                assert_eq!(summary.raised.is_empty(), flows < 100);
+                assert_eq!(summary.copy.is_empty(), flows < 100);
             }
         }
     }
@@ -393,8 +389,8 @@ mod tests {
             }
         }
         Summary::<Key8>::merge(&mut one, &other).unwrap();
-        assert_eq!(one.raised, registers_of(&all.serialize()));
+        assert_eq!(one.copy, all.serialize()[PREAMBLE_BYTES..]);
         Summary::<Key8>::clear(&mut one);
-        assert!(one.raised.is_empty());
+        assert!(one.copy.is_empty());
     }
 }
