@@ -11,6 +11,82 @@ pub(crate) fn order(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> V
     numbers
 }
 
+/// The indices of `len` strings of bytes, all of the same length and fewer than 2³², in the order of
+/// the bytes: sorted by the four bytes behind those that all have in common, which most differ in,
+/// and the few that do not by all bytes. Memory: 12 bytes a string.
+pub(crate) fn order_of_bytes<'a>(len: usize, bytes: &dyn Fn(usize) -> &'a [u8]) -> Vec<u32> {
+    if len == 0 {
+        return Vec::new();
+    }
+    let first = bytes(0);
+    let mut in_common = first.len();
+    for number in 1..len {
+        if in_common == 0 {
+            break;
+        }
+        let alike = bytes(number)[..in_common].iter().zip(first);
+        in_common = alike.take_while(|(one, other)| one == other).count();
+    }
+    // Four bytes, and the number of the string.
+    let word = |number: usize| {
+        let differing = &bytes(number)[in_common..];
+        let four = differing.first_chunk().copied().unwrap_or_else(|| {
+            let mut four = [0; 4];
+            four[..differing.len()].copy_from_slice(differing);
+            four
+        });
+        u64::from(u32::from_be_bytes(four)) << 32 | number as u64
+    };
+    let mut words: Vec<u64> = (0..len).map(word).collect();
+    sort_words(&mut words);
+    let mut numbers: Vec<u32> = words.iter().map(|word| *word as u32).collect();
+    let mut start = 0;
+    for tie in words.chunk_by(|one, other| one >> 32 == other >> 32) {
+        let numbers = &mut numbers[start..start + tie.len()];
+        start += tie.len();
+        if tie.len() > 1 {
+            let before = numbers.to_vec();
+            let in_tie = |place: usize| bytes(before[place] as usize);
+            let sorted = order(before.len(), &|one, other| in_tie(one).cmp(in_tie(other)));
+            for (number, place) in numbers.iter_mut().zip(sorted) {
+                *number = before[place as usize];
+            }
+        }
+    }
+    numbers
+}
+
+/// Sorts words whose lower halves ascend: many of them by 11 bits of the upper halves after the
+/// other (radix sort), in a quarter of the time.
+fn sort_words(words: &mut Vec<u64>) {
+    const DIGITS: usize = 1 << 11;
+    if words.is_sorted() {
+        return;
+    }
+    if words.len() < 4 * DIGITS {
+        return words.sort_unstable();
+    }
+    let mut sorted = vec![0; words.len()];
+    for shift in [32, 43, 54] {
+        let digit = |word: u64| (word >> shift) as usize % DIGITS;
+        // Where the next word with each digit goes.
+        let mut places = [0; DIGITS];
+        for &word in &*words {
+            places[digit(word)] += 1;
+        }
+        let mut before = 0;
+        for place in &mut places {
+            before += std::mem::replace(place, before);
+        }
+        for &word in &*words {
+            let place = &mut places[digit(word)];
+            sorted[*place] = word;
+            *place += 1;
+        }
+        std::mem::swap(words, &mut sorted);
+    }
+}
+
 /// Sorts fewer than 2³² items. Stable. Memory: 4 bytes an item.
 ///
 /// ```
@@ -40,6 +116,19 @@ pub fn sort_by<T>(items: &mut [T], compare: &dyn Fn(&T, &T) -> Ordering) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_sorted() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for len in [0, 1, 1000, 20_000] {
+            let word = |number: u64| random.u64(..) << 32 | number;
+            let mut words: Vec<u64> = (0..len).map(word).collect();
+            let mut expected = words.clone();
+            expected.sort_unstable();
+            sort_words(&mut words);
+            assert!(words == expected, "{len} words");
+        }
+    }
 
     #[test]
     fn sorting_is_stable() {

@@ -10,6 +10,9 @@
 //! largest of them needs: their number (u8) is 1, 2, 4 or 8. Version 3 lacks it, and stores them as
 //! wide as they are in memory.
 //!
+//! The flows of an exact table are sorted by their keys. With `state=counter`, packets and bytes of
+//! a flow take as many bytes as they need (LEB128). Versions 3 and 4 store them in 4 and 8 bytes.
+//!
 //! A seed is its kind (u8), then: 0, a number (u64); 1, the 256 bits of a random seed; 2, the check
 //! value (u64) of a seed file, which is needed for decoding. The stored form contains the bits of a
 //! random seed, so it must be kept from anyone who can send packets. Under any seed it also
@@ -32,9 +35,11 @@ use crate::summary::{Info, Memory, Options, Parameters, Setting, Summary};
 use crate::terms::{Hierarchy, Measure, Threshold};
 
 const MAGIC: &[u8; 4] = b"FGSM";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 
-/// The version before, which stores cells of sketches as wide as they are in memory.
+/// Earlier versions that can still be read. Version 4 stores counts of exact tables as wide as they
+/// are in memory; version 3 also cells of sketches.
+const WIDE_COUNTS: u16 = 4;
 const WIDE_CELLS: u16 = 3;
 
 /// A decoded summary with its algorithm and options.
@@ -245,9 +250,10 @@ pub(crate) fn decode_of<K: FlowKey>(
     }
     let version = from.number::<u16>("version")?;
     if !(WIDE_CELLS..=VERSION).contains(&version) {
-        return invalid(&from, "version", 2, "only versions 3 and 4 are known");
+        return invalid(&from, "version", 2, "only versions 3 to 5 are known");
     }
     from.expect_wide_cells(version == WIDE_CELLS);
+    from.expect_wide_counts(version <= WIDE_COUNTS);
     from.check()?;
 
     let before_head = from.left();

@@ -52,6 +52,8 @@ pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
     fn words(keys: &[Self]) -> &[Self::Words];
     /// The canonical bytes of a key of length `bytes`.
     fn canonical(&self, bytes: usize) -> &[u8];
+    /// The order of canonical bytes, of keys of the same length.
+    fn order(&self, other: &Self) -> Ordering;
     /// The key with these canonical bytes; `None` where no key of this type has this length.
     fn from_canonical(canonical: &[u8]) -> Option<Self>;
     /// The key with all bits outside `mask` set to zero.
@@ -113,6 +115,12 @@ impl<W: Words> FlowKey for Key<W> {
     #[inline(always)]
     fn canonical(&self, bytes: usize) -> &[u8] {
         &bytemuck::bytes_of(&self.0)[..bytes]
+    }
+
+    // All bytes, since those behind a shorter key are 0: a comparison of constant length.
+    #[inline(always)]
+    fn order(&self, other: &Self) -> Ordering {
+        self.canonical(Self::BYTES).cmp(other.canonical(Self::BYTES))
     }
 
     #[inline]

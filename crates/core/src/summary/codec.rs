@@ -8,7 +8,7 @@ use flowgauge_kernel::SeedId;
 
 use super::BuildError;
 use crate::key::FlowKey;
-use crate::sorting::order;
+use crate::sorting::order_of_bytes;
 use crate::terms::Size;
 
 /// Why bytes are not a summary. Boxed to one word, since most code only passes it on.
@@ -162,6 +162,17 @@ impl Writer {
         number.write(&mut self.bytes);
     }
 
+    /// Appends a number in as few bytes as it needs: 7 bits in each, from the lowest on, and a bit
+    /// that says whether another byte follows (LEB128).
+    #[inline(always)]
+    pub(crate) fn short(&mut self, mut number: u64) {
+        while number >= 1 << 7 {
+            self.bytes.push(number as u8 | 1 << 7);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+
     /// Appends numbers without their count, which the reader knows.
     pub fn numbers<N: Number>(&mut self, numbers: &[N]) {
         self.each(numbers.iter().copied());
@@ -192,11 +203,37 @@ impl Writer {
     }
 
     /// Appends the records that `write` writes, each of `width` bytes, sorted by their bytes: so
-    /// equal contents have equal bytes, whatever their order. Takes 8 bytes of memory per record.
+    /// equal contents have equal bytes, whatever their order. Takes 12 bytes of memory per record.
     pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         write(self);
         sort_records(&mut self.bytes[start..], width);
+    }
+
+    /// Appends the `count` records that `write` writes by their numbers, each a key and more, sorted
+    /// by their keys. Takes 20 bytes of memory per record, and the records once more.
+    pub(crate) fn sorted_by_key(&mut self, count: usize, write: &mut dyn FnMut(&mut Self, usize)) {
+        // Most records need a few bytes more than their keys.
+        let room = Vec::with_capacity(count * (self.key_bytes + 4));
+        let before = std::mem::replace(&mut self.bytes, room);
+        let mut ends = Vec::with_capacity(count);
+        for number in 0..count {
+            write(self, number);
+            ends.push(self.bytes.len());
+        }
+        let records = std::mem::replace(&mut self.bytes, before);
+        let record = |number: usize| {
+            let start = number.checked_sub(1).map_or(0, |before| ends[before]);
+            &records[start..ends[number]]
+        };
+        let order = order_of_bytes(count, &|number| &record(number)[..self.key_bytes]);
+        if order.is_sorted() {
+            return self.bytes.extend_from_slice(&records);
+        }
+        self.bytes.reserve(records.len());
+        for number in order {
+            self.bytes.extend_from_slice(record(number as usize));
+        }
     }
 
     /// Appends the length of what `write` writes, and then that.
@@ -216,36 +253,13 @@ impl Writer {
     }
 }
 
-/// Sorts fewer than 2³² records of `width` bytes: by the four bytes behind those that all have in
-/// common, which most records differ in, and the few that do not by all bytes.
+/// Sorts fewer than 2³² records of `width` bytes.
 fn sort_records(records: &mut [u8], width: usize) {
     let at = |number: usize| number * width..(number + 1) * width;
-    let Some(first) = records.get(..width) else { return };
-    let in_common = records.chunks_exact(width).fold(width, |in_common, record| {
-        let alike = record[..in_common].iter().zip(first);
-        alike.take_while(|(one, other)| one == other).count()
-    });
-    let word = |(number, record): (usize, &[u8])| {
-        let bytes = (0..4).map(|byte| record.get(in_common + byte).copied().unwrap_or(0));
-        bytes.fold(0, |word, byte| word << 8 | u64::from(byte)) << 32 | number as u64
-    };
-    // Four bytes, and the number of the record.
-    let mut from: Vec<u64> = records.chunks_exact(width).enumerate().map(word).collect();
-    from.sort_unstable();
-    let number = |word: u64| word as u32 as usize;
-    let ties = from.chunk_by_mut(|one, other| one >> 32 == other >> 32);
-    for tie in ties.filter(|tie| tie.len() > 1) {
-        let record = |place: usize| &records[at(number(tie[place]))];
-        let sorted = order(tie.len(), &|one, other| record(one).cmp(record(other)));
-        let sorted: Vec<_> = sorted.iter().map(|place| tie[*place as usize]).collect();
-        tie.copy_from_slice(&sorted);
-    }
     // The record that goes to each place.
-    for word in &mut from {
-        *word &= u64::from(u32::MAX);
-    }
+    let mut from = order_of_bytes(records.len() / width, &|number| &records[at(number)]);
     let mut first = vec![0; width];
-    for start in 0..from.len() as u64 {
+    for start in 0..from.len() as u32 {
         if from[start as usize] == start {
             continue;
         }
@@ -281,6 +295,7 @@ pub struct Reader<'a> {
     offset: usize,
     key_bytes: usize,
     has_wide_cells: bool,
+    has_wide_counts: bool,
     /// Whether the checksum of the bytes around these holds.
     is_checked: bool,
 }
@@ -288,7 +303,14 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Reads `bytes` from their start.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, offset: 0, key_bytes: 0, has_wide_cells: false, is_checked: false }
+        Self {
+            bytes,
+            offset: 0,
+            key_bytes: 0,
+            has_wide_cells: false,
+            has_wide_counts: false,
+            is_checked: false,
+        }
     }
 
     /// As [`Self::new`], for a part of bytes whose checksum was right: [`Self::check`] does not compute
@@ -305,6 +327,16 @@ impl<'a> Reader<'a> {
     /// Sets whether cells are stored as wide as they are in memory.
     pub(crate) fn expect_wide_cells(&mut self, wide: bool) {
         self.has_wide_cells = wide;
+    }
+
+    /// Whether counts of exact tables are stored as wide as they are in memory, as they once were.
+    pub(crate) fn has_wide_counts(&self) -> bool {
+        self.has_wide_counts
+    }
+
+    /// Sets whether counts are stored as wide as they are in memory.
+    pub(crate) fn expect_wide_counts(&mut self, wide: bool) {
+        self.has_wide_counts = wide;
     }
 
     /// Whether all bytes have been read.
@@ -354,6 +386,43 @@ impl<'a> Reader<'a> {
     #[inline(never)]
     pub fn number<N: Number>(&mut self, field: &'static str) -> Result<N, DecodeError> {
         Ok(N::read(self.take(size_of::<N>(), field)?))
+    }
+
+    /// Takes a number that [`Writer::short`] wrote.
+    ///
+    /// # Errors
+    /// When the bytes end, or the number is longer than necessary or exceeds 64 bits.
+    #[inline(always)]
+    pub(crate) fn short(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        match self.bytes[self.offset..] {
+            [byte, ..] if byte < 1 << 7 => {
+                self.offset += 1;
+                Ok(byte.into())
+            }
+            [low, high @ 1..0x80, ..] => {
+                self.offset += 2;
+                Ok(u64::from(high) << 7 | u64::from(low & 0x7f))
+            }
+            _ => self.short_of_more(field),
+        }
+    }
+
+    /// [`Self::short`] of any length.
+    #[inline(never)]
+    fn short_of_more(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        let mut number = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte: u8 = self.number(field)?;
+            let bits = u64::from(byte & !(1 << 7));
+            number |= bits << shift;
+            if byte < 1 << 7 {
+                if number >> shift != bits || bits == 0 && shift > 0 {
+                    break;
+                }
+                return Ok(number);
+            }
+        }
+        Err(self.invalid(field, 1, "it is longer than necessary, or exceeds 64 bits"))
     }
 
     /// Takes as many numbers as `out` has.
@@ -428,10 +497,8 @@ impl<'a> Reader<'a> {
         before: &mut Option<K>,
     ) -> Result<K, DecodeError> {
         let key: K = self.key(field)?;
-        let width = self.key_bytes;
-        let in_order = |before: K| before.canonical(width) < key.canonical(width);
-        if before.replace(key).is_some_and(|before| !in_order(before)) {
-            return Err(self.invalid(field, width, "keys are out of order, or repeated"));
+        if before.replace(key).is_some_and(|before| before.order(&key).is_ge()) {
+            return Err(self.invalid(field, self.key_bytes, "keys are out of order, or repeated"));
         }
         Ok(key)
     }

@@ -370,37 +370,118 @@ fn bounds_hold_of_flows_that_found_room_when_silent_ones_left() {
     }
 }
 
-/// Stored keys that all hash to a few buckets under their seed are refused.
+/// The stored form under seed 5 of a table with 32,768 buckets, and so many of `flows` whose keys
+/// all hash to a few of its buckets, four groups or four runs, under that seed.
+fn colliding(name: &str, flows: usize) -> Vec<u8> {
+    let (mask, group) = if name == "linear-table" { (4095, 8) } else { (32767, 1) };
+    let digester = options(16 << 20, 5, &[]).digester.for_keys(Key4::BYTES);
+    let home = |flow: u32| key::<Key4>(flow).digest(&digester) & mask;
+    under_seed_5(name, (0..).filter(|flow| home(*flow) * group % 8192 < 8).take(flows))
+}
+
+fn under_seed_5(name: &str, flows: impl Iterator<Item = u32>) -> Vec<u8> {
+    let other = options(16 << 20, 6, &[("buckets", "32768")]);
+    let mut table = build::<Key4>(name, &other);
+    feed(&mut *table, &one_each(flows));
+    let mut bytes = encode(info(name), &other, &*table);
+    // After magic, version, name, key bytes and the kind of seed.
+    bytes[4 + 2 + 1 + info(name).name.len() + 2 + 1..][..8].copy_from_slice(&5_u64.to_le_bytes());
+    let end = bytes.len() - 4;
+    let checksum = crc32fast::hash(&bytes[..end]);
+    bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Stored keys that all hash to a few buckets under their seed are refused where they are searched.
 #[test]
 fn stored_keys_that_collide_are_refused() {
-    for (name, mask, group) in
-        [("linear-table", 4095, 8), (INLINE, 32767, 1), ("indirect-table", 32767, 1)]
-    {
-        let options = options(16 << 20, 5, &[("buckets", "32768")]);
-        let digester = options.digester.for_keys(Key4::BYTES);
-        // Keys of four groups, or of four runs of buckets.
-        let collides = |flow: &u32| {
-            let home = key::<Key4>(*flow).digest(&digester) & mask;
-            home * group % 8192 < 8
-        };
-        let flood: Vec<u32> = (0..).filter(collides).take(16_000).collect();
-        let spread: Vec<u32> = (0..16_000).collect();
-        for (flows, reason) in [(flood, Some("collides with others")), (spread, None)] {
-            let other = self::options(16 << 20, 6, &[("buckets", "32768")]);
-            let mut table = build::<Key4>(name, &other);
-            feed(&mut *table, &one_each(flows.into_iter()));
-            let mut bytes = encode(info(name), &other, &*table);
-            // After magic, version, name, key bytes and the kind of seed.
-            bytes[4 + 2 + 1 + info(name).name.len() + 2 + 1..][..8]
-                .copy_from_slice(&5_u64.to_le_bytes());
-            let end = bytes.len() - 4;
-            let checksum = crc32fast::hash(&bytes[..end]);
-            bytes[end..].copy_from_slice(&checksum.to_le_bytes());
-            let error = decode::<Key4>(&bytes, 16 << 20).err().map(|error| error.to_string());
-            assert_eq!(error.is_some(), reason.is_some(), "{name}: {error:?}");
-            assert!(error.is_none_or(|error| error.contains(reason.unwrap())));
-        }
+    for name in [INLINE, "indirect-table"] {
+        let decoded = decode::<Key4>(&colliding(name, 16_000), 16 << 20);
+        let error = decoded.err().unwrap().to_string();
+        assert!(error.contains("collides with others"), "{name}: {error}");
+        decode::<Key4>(&under_seed_5(name, 0..16_000), 16 << 20).unwrap();
     }
+}
+
+/// A linear table finds stored flows by their order. Those that find no room once it takes packets
+/// are untracked.
+#[test]
+fn stored_keys_that_collide_are_untracked_when_packets_come() {
+    let flows = 16_000;
+    let mut table = decode::<Key4>(&colliding("linear-table", flows), 16 << 20).unwrap().summary;
+    assert_eq!((listed(&*table).len(), table.answers().untracked().packets), (flows, 0));
+    feed(&mut *table, &one_each(1..2));
+    let untracked = table.answers().untracked().packets as usize;
+    assert!(untracked > 0);
+    let sizes = listed(&*table);
+    let packets: u64 = sizes.values().map(|size| size.packets).sum();
+    assert_eq!(packets as usize + untracked, flows + 1);
+    table.answers().candidates().unwrap().for_each(&mut |_, size| {
+        let packets = size.packets.unwrap();
+        assert_eq!((packets.low, packets.high), (packets.value, packets.value + untracked as f64));
+    });
+}
+
+/// A stored table has the sizes of flows by their order, merges with another one of any size as
+/// live tables merge, and then takes packets as they do.
+#[test]
+fn stored_tables_merge_as_live_ones() {
+    fn merged<K: FlowKey>(flows: [u32; 2]) {
+        let options = options(1 << 20, 11, &[("buckets", "4096")]);
+        let streams = flows.map(|flows| packets(4 * flows as usize, flows, flows.into()));
+        let [mut live, other] = streams.each_ref().map(|packets| {
+            let mut table = build::<K>("linear-table", &options);
+            feed(&mut *table, packets);
+            table
+        });
+        let mut stored = stored_and_back("linear-table", &options, &*live);
+        let estimate = |table: &dyn Summary<K>, key: &[u8]| {
+            table.answers().size().unwrap().estimate(key).packets.unwrap()
+        };
+        for (key, size) in listed(&*live) {
+            assert_eq!(estimate(&*stored, &key), Estimate::exact(size.packets));
+        }
+        let absent = key::<K>(u32::MAX);
+        assert_eq!(estimate(&*stored, absent.canonical(K::BYTES)), Estimate::exact(0));
+        let same = |stored: &dyn Summary<K>, live: &dyn Summary<K>| {
+            let bytes = |table| encode(info("linear-table"), &options, table);
+            assert!(bytes(stored) == bytes(live), "{flows:?}");
+        };
+        // A table of live flows takes them in, too.
+        for streams in [&streams[..0], &streams[..0], &streams, &streams[..1]] {
+            for packets in streams {
+                feed(&mut *stored, packets);
+                feed(&mut *live, packets);
+            }
+            stored.merge(&*stored_and_back("linear-table", &options, &*other)).unwrap();
+            live.merge(&*other).unwrap();
+            same(&*stored, &*live);
+        }
+        stored.next_epoch();
+        live.clear();
+        feed(&mut *stored, &streams[0]);
+        feed(&mut *live, &streams[0]);
+        same(&*stored, &*live);
+    }
+    for flows in [[1, 1], [300, 300], [10, 900], [900, 10], [900, 700], [1, 900]] {
+        merged::<Key4>(flows);
+        merged::<Key37>(flows);
+    }
+}
+
+/// Stored tables that do not fit into one are merged as far as they do.
+#[test]
+fn stored_tables_without_room_count_the_rest() {
+    let options = options(1 << 20, 12, &[("buckets", "1024")]);
+    let stored = |flows| {
+        let mut table = build::<Key8>("linear-table", &options);
+        feed(&mut *table, &one_each(flows));
+        stored_and_back("linear-table", &options, &*table)
+    };
+    let mut table = stored(0..500);
+    table.merge(&*stored(400..900)).unwrap();
+    accounts_for("linear-table", &*table, &one_each((0..500).chain(400..900)));
+    assert_eq!(table.answers().untracked().packets, 900 - 768);
 }
 
 /// Three flows that share two buckets with one slot each: the third finds no room, and the failed

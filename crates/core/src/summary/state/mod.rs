@@ -51,6 +51,16 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
     fn size(&self) -> Size;
     fn save(&self, out: &mut Writer);
     fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError>;
+    /// As [`Self::save`], in as few bytes as the numbers need where many states are stored.
+    #[inline(always)]
+    fn save_short(&self, out: &mut Writer) {
+        self.save(out);
+    }
+    /// Reads what [`Self::save_short`] wrote.
+    #[inline(always)]
+    fn load_short(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::load(from)
+    }
 
     /// Whether the key has no packet in the epoch.
     #[inline(always)]
@@ -155,6 +165,24 @@ impl State for Count {
         }
         Ok(count)
     }
+
+    #[inline(never)]
+    fn save_short(&self, out: &mut Writer) {
+        out.short(self.packets.into());
+        out.short(self.bytes);
+    }
+
+    #[inline(never)]
+    fn load_short(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        if from.has_wide_counts() {
+            return Self::load(from);
+        }
+        let packets = u32::try_from(from.short("packets")?).unwrap_or(0);
+        if packets == 0 {
+            return Err(from.invalid("packets", 1, "a flow has 1 to 4294967295"));
+        }
+        Ok(Self { packets, bytes: from.short("bytes")? })
+    }
 }
 
 /// More state that a program keeps for each flow of an exact table, to measure what larger entries
@@ -202,6 +230,16 @@ impl<P: Payload> State for Loaded<P> {
 
     fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut loaded = Self { count: Count::load(from)?, payload: P::zeroed() };
+        loaded.payload.update(loaded.count.size());
+        Ok(loaded)
+    }
+
+    fn save_short(&self, out: &mut Writer) {
+        self.count.save_short(out);
+    }
+
+    fn load_short(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut loaded = Self { count: Count::load_short(from)?, payload: P::zeroed() };
         loaded.payload.update(loaded.count.size());
         Ok(loaded)
     }

@@ -295,6 +295,7 @@ impl Segments {
 impl Index for Segments {
     const BUCKET_BYTES: usize = size_of::<u32>();
     const MAX_LOAD: (usize, usize) = (3, 4);
+    const DEFERRED: bool = true;
 
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError> {
         let number = (buckets - 1) as u32;

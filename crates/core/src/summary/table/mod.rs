@@ -122,11 +122,30 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// Guesses the flow of each key, and prefetches its state.
     #[inline(never)]
     fn look_up(&mut self, keys: &[K], digests: &[u64]) -> [usize; BATCH_PACKETS] {
+        self.index();
         self.layout.grow_ahead(&self.digester);
         if self.layout.is_stable() {
             self.look_up_in::<true>(keys, digests)
         } else {
             self.look_up_in::<false>(keys, digests)
+        }
+    }
+
+    /// Has the layout find all flows fast. Those of stored bytes that find no room, since their keys
+    /// collide on purpose, are untracked.
+    #[inline(always)]
+    fn index(&mut self) {
+        if self.layout.is_sorted() {
+            self.index_sorted();
+        }
+    }
+
+    #[cold]
+    fn index_sorted(&mut self) {
+        let mut lost = Size::default();
+        self.layout.index(&self.digester, &mut |state| lost += state.size());
+        if lost != Size::default() {
+            self.lose(lost, Size::default());
         }
     }
 
@@ -229,6 +248,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// The flow with this key, inserted if it is new; `None` if it finds no room.
     #[inline(never)]
     fn find_or_insert(&mut self, key: K, digest: u64) -> Option<usize> {
+        self.index();
         self.layout.find_or_insert(key, digest, &self.digester)
     }
 
@@ -330,6 +350,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// Drops flows without a packet before they take the room of others.
     #[cold]
     fn drop_kept(&mut self) {
+        self.index();
         self.layout.retain(&self.digester, &mut |state| !state.is_silent());
         self.kept = false;
         // Flows have new numbers, and a flow that found no room may find some now.
@@ -386,8 +407,12 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         let untracked = self.untracked + other.untracked;
-        for start in (0..other.layout.len()).step_by(BATCH_PACKETS) {
-            self.merge_flows(other, start..other.layout.len().min(start + BATCH_PACKETS));
+        let saturated = &mut self.saturated;
+        let merge = &mut |own: &mut S, other: &S| *saturated += own.merge(other);
+        if !self.layout.merge_sorted(&other.layout, merge) {
+            for start in (0..other.layout.len()).step_by(BATCH_PACKETS) {
+                self.merge_flows(other, start..other.layout.len().min(start + BATCH_PACKETS));
+            }
         }
         if untracked != Size::default() {
             self.complete = 0;
@@ -406,11 +431,10 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
             self.past.save(out);
         }
         out.number(self.layout.len() as u64);
-        out.sorted(out.key_bytes() + S::STORED_BYTES, |out| {
-            for flow in self.all() {
-                out.key(*self.layout.key(flow));
-                self.layout.state(flow).save(out);
-            }
+        out.sorted_by_key(self.layout.len(), &mut |out, index| {
+            let flow = self.layout.flow(index);
+            out.key(*self.layout.key(flow));
+            self.layout.state(flow).save_short(out);
         });
     }
 
@@ -422,16 +446,15 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
             self.past.load(from)?;
         }
         let count = from.count("number of flows", self.layout.most())?;
-        self.layout.size_for(count);
         let (mut budget, mut before) = (StepBudget::new(count), None);
         for _ in 0..count {
+            let left = from.left();
             let key: K = from.next_key("key", &mut before)?;
-            let state = S::load(from)?;
-            let digest = key.digest(&self.digester);
-            let flow = self.layout.insert(key, digest, &self.digester, Some(&mut budget));
+            let state = S::load_short(from)?;
+            let flow = self.layout.append(key, &self.digester, &mut budget);
             let flow = flow.ok_or_else(|| {
                 let full = "its buckets are full, or its key collides with others";
-                from.invalid("flow", from.key_bytes() + S::STORED_BYTES, full)
+                from.invalid("flow", left - from.left(), full)
             })?;
             if !state.is_silent() {
                 self.activate(flow);
