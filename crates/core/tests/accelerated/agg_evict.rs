@@ -23,6 +23,28 @@ use super::stream::{Packet, decode_and_use, feed, key, packets};
 const AGG_EVICT: &str = "agg-evict";
 const FLOWS: u32 = 700;
 
+const POLICIES: [&str; 3] = ["round-robin", "lru", "random"];
+
+/// A choice of tag, bits and index.
+type Tagging = [(&'static str, &'static str); 3];
+
+/// All choices, the default first.
+fn taggings() -> impl Iterator<Item = Tagging> {
+    ["digest", "xor"].into_iter().flat_map(|tag| {
+        ["16", "32"].into_iter().flat_map(move |bits| {
+            ["digest", "modulo"].map(|index| [("tag", tag), ("bits", bits), ("index", index)])
+        })
+    })
+}
+
+/// The paper's.
+const PAPER: Tagging = [("tag", "xor"), ("bits", "32"), ("index", "modulo")];
+
+/// The parameters of an aggregator.
+fn parameters(rows: &'static str, policy: &'static str, tagging: Tagging) -> Parameters {
+    Parameters::new([("rows", rows), ("policy", policy)].into_iter().chain(tagging))
+}
+
 fn options(by: Measure) -> Options {
     Options { by, ..Options::new(256 << 10, 1) }
 }
@@ -70,16 +92,17 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
         feed(&mut *plain, &packets, 256);
         let expected = encode(info, &options, &*plain);
         // From a table in which nearly every packet evicts to one that is never full.
-        for (rows, policy, tags, batch) in [
-            ("1", "round-robin", "digest", 256),
-            ("4", "lru", "digest", 7),
-            ("7", "round-robin", "xor", 33),
-            ("16", "round-robin", "digest", 64),
-            ("32", "random", "digest", 256),
-            ("64", "lru", "digest", 1),
-            ("50", "random", "xor", 256),
+        let default = taggings().next().unwrap();
+        for (rows, policy, tagging, batch) in [
+            ("1", "round-robin", default, 256),
+            ("4", "lru", default, 7),
+            ("7", "round-robin", PAPER, 33),
+            ("16", "round-robin", default, 64),
+            ("32", "random", default, 256),
+            ("64", "lru", default, 1),
+            ("50", "random", PAPER, 256),
         ] {
-            let parameters = Parameters::new([("rows", rows), ("policy", policy), ("tags", tags)]);
+            let parameters = parameters(rows, policy, tagging);
             let accelerator = (AGG_EVICT, parameters.clone());
             let options =
                 Options { parameters: Parameters::new(plain.parameters()), ..options.clone() };
@@ -90,7 +113,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
             // depend on when a key was seen.
             if info.laws.merge == Merge::Equal && plain.answers().candidates().is_none() {
                 let stored = encode(info, &options, &*summary);
-                assert!(stored == expected, "{}, {rows} rows, {policy}, {tags}", info.name);
+                assert!(stored == expected, "{}: {parameters:?}", info.name);
             }
             assert_eq!(flows(summary.answers()), flows(plain.answers()), "{}", info.name);
             if info.laws.merge == Merge::Equal {
@@ -138,35 +161,70 @@ fn summaries_are_equal_to_those_without() {
     }
 }
 
+/// Exact tables of packets and bytes, and sketches that read elements, are the same with each
+/// policy, tag and row.
+#[test]
+fn tags_and_rows_change_no_sum() {
+    fn unchanged<K: FlowKey>(name: &str) {
+        let packets = packets(6000, FLOWS, 5);
+        let info = catalog::info(name).unwrap();
+        let options = Options::new(1 << 20, 1);
+        let mut plain = build::<K>(None, name, &options).unwrap();
+        feed(&mut *plain, &packets, 256);
+        let options = Options { parameters: Parameters::new(plain.parameters()), ..options };
+        let expected = encode(info, &options, &*plain);
+        for (tagging, policy) in taggings().flat_map(|tagging| POLICIES.map(|one| (tagging, one))) {
+            let rows = if tagging[2].1 == "modulo" { "7" } else { "8" };
+            let parameters = parameters(rows, policy, tagging);
+            let mut summary =
+                build::<K>(Some((AGG_EVICT, parameters.clone())), name, &options).unwrap();
+            feed(&mut *summary, &packets, 100);
+            assert!(encode(info, &options, &*summary) == expected, "{name}: {parameters:?}");
+        }
+    }
+    unchanged::<Key4>("linear-table");
+    unchanged::<Key8>("linear-table");
+    unchanged::<Key16>("linear-table");
+    unchanged::<Key37>("linear-table");
+    unchanged::<Key4>("two-level");
+    unchanged::<Key8>("two-level");
+}
+
 /// A table counts exactly: flows with equal tags take turns in one pair.
 #[test]
 fn flows_of_one_tag_are_told_apart() {
     let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
     let mut seen = HashMap::new();
     let mut of_digest = Vec::new();
-    // About 10 of 300,000² / 2 pairs agree in 32 bits; tags are 16 of these.
+    // About 10 of 300,000² / 2 pairs agree in 32 bits; tags are these, or 16 of them.
     for number in 0u64..300_000 {
-        let key = Key8::from_canonical(&number.to_be_bytes()).unwrap();
+        let key = key8(number);
         if let Some(other) = seen.insert(key.digest(&digester) as u32, key) {
             of_digest.push([key, other]);
         }
     }
     assert!(of_digest.len() > 3, "{}", of_digest.len());
-    // Both directions of a pair of addresses.
-    let pair = |from: u32, to: u32| {
-        Key8::from_canonical(&(u64::from(from) << 32 | u64::from(to)).to_be_bytes()).unwrap()
-    };
     let of_words: Vec<_> = (1..9).map(|host| [pair(host, 77), pair(77, host)]).collect();
-    for (tags, collisions) in [("digest", of_digest), ("xor", of_words)] {
-        for policy in ["round-robin", "lru", "random"] {
-            told_apart(policy, tags, &collisions);
+    for collisions in [of_digest, of_words] {
+        for tagging in taggings() {
+            for policy in POLICIES {
+                told_apart(parameters("1", policy, tagging), &collisions);
+            }
         }
     }
 }
 
+fn key8(number: u64) -> Key8 {
+    Key8::from_canonical(&number.to_be_bytes()).unwrap()
+}
+
+/// A pair of addresses.
+fn pair(from: u32, to: u32) -> Key8 {
+    key8(u64::from(from) << 32 | u64::from(to))
+}
+
 /// Any two of these flows are counted separately.
-fn told_apart(policy: &str, tags: &str, collisions: &[[Key8; 2]]) {
-    let parameters = Parameters::new([("rows", "1"), ("policy", policy), ("tags", tags)]);
+fn told_apart(parameters: Parameters, collisions: &[[Key8; 2]]) {
     let accelerator = (AGG_EVICT, parameters);
     let mut summary =
         build::<Key8>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
@@ -192,23 +250,116 @@ fn told_apart(policy: &str, tags: &str, collisions: &[[Key8; 2]]) {
     }
 }
 
-/// The row of a key is the remainder of the XOR of its words. Flows with equal remainders share 16
-/// pairs; flows with other remainders do not.
+/// The number of evictions of 17 flows in turn, one too many for a row, 6000 packets in all.
+fn evictions<K: FlowKey>(rows: &'static str, tagging: Tagging, flow: impl Fn(u32) -> K) -> usize {
+    let parameters = [("rows", rows)].into_iter().chain(tagging);
+    passed_on(parameters, (0..6000).map(|i| flow(i % 17))).len()
+}
+
+/// With the paper's choice, the row of a key is the remainder of the XOR of its words. Flows with
+/// equal remainders share 16 pairs; flows with other remainders do not.
 #[test]
 fn the_papers_tags_choose_rows_by_their_remainder() {
-    let flows = |step: u32| (0..6000).map(move |i| i % 17 * step);
-    let passed = |step: u32| {
-        let parameters = [("rows", "2000"), ("tags", "xor")];
-        passed_on(&parameters, flows(step).map(u32::to_le_bytes)).len()
+    let passed = |tagging, step: u32| {
+        evictions("2000", tagging, |flow| {
+            Key4::from_canonical(&(flow * step).to_le_bytes()).unwrap()
+        })
     };
-    // 17 flows in turn: one too many for a row.
-    assert_eq!((passed(2000), passed(2001)), (6000, 17));
-    let refused = catalog::build_accelerated::<Key4>(
-        &[(AGG_EVICT.to_owned(), Parameters::new([("rows", "2000")]))],
-        "count-min",
-        &Options::new(1 << 20, 1),
-    );
-    assert!(refused.err().unwrap().to_string().contains("any number with tags=xor"));
+    assert_eq!((passed(PAPER, 2000), passed(PAPER, 2001)), (6000, 17));
+    // The remainder of the digest depends on the seed.
+    let of_digest = [("tag", "digest"), ("bits", "32"), ("index", "modulo")];
+    assert_eq!(passed(of_digest, 2000), 17);
+}
+
+/// Keys whose words have the same XOR, such as those that a sender chooses, share a row only where
+/// the row is the remainder of that XOR.
+#[test]
+fn rows_by_digest_spread_keys_of_one_xor() {
+    for [tag, bits, index] in taggings() {
+        let passed = evictions("2048", [tag, bits, index], |flow| pair(flow, flow ^ 0x4d));
+        let share_one = (tag.1, index.1) == ("xor", "modulo");
+        assert_eq!(passed, if share_one { 6000 } else { 17 }, "{tag:?} {bits:?} {index:?}");
+    }
+}
+
+/// Two flows in one row whose tags agree in 16 bits, but not in 32, evict each other only with tags
+/// of 16 bits.
+#[test]
+fn short_tags_collide_where_long_ones_differ() {
+    let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
+    let mut seen = HashMap::new();
+    let of_digest = (0..10_000).find_map(|number| {
+        let other = seen.insert(key8(number).digest(&digester) as u16, key8(number))?;
+        Some([key8(number), other])
+    });
+    // Swapped halves have the same XOR of 16-bit words.
+    let of_words = [pair(0x0001_0002, 0), pair(0x0002_0001, 0)];
+    for (tag, flows) in [("digest", of_digest.unwrap()), ("xor", of_words)] {
+        for index in ["digest", "modulo"] {
+            let passed = |bits| {
+                let parameters = [("rows", "1"), ("tag", tag), ("bits", bits), ("index", index)];
+                passed_on(parameters, (0..6000).map(|i| flows[i % 2])).len()
+            };
+            assert_eq!((passed("16"), passed("32")), (6000, 2), "{tag} {index}");
+        }
+    }
+}
+
+/// A power of two of rows by the remainder of the digest evicts as the default does, which has
+/// other code.
+#[test]
+fn the_default_is_a_case_of_the_others() {
+    let stream = packets(6000, FLOWS, 5);
+    for policy in POLICIES {
+        let passed = |index| {
+            let parameters = [("rows", "8"), ("policy", policy), ("index", index)];
+            passed_on(parameters, stream.iter().map(|packet| key::<Key8>(packet.flow)))
+        };
+        assert!(passed("digest") == passed("modulo"), "{policy}");
+    }
+}
+
+#[test]
+fn refused_tags_name_the_remedy() {
+    let refusal = |parameters: &[(&str, &str)]| {
+        let chain = [(AGG_EVICT.to_owned(), Parameters::new(parameters.iter().copied()))];
+        let built =
+            catalog::build_accelerated::<Key4>(&chain, "count-min", &Options::new(1 << 20, 1));
+        built.err().map(|error| error.to_string())
+    };
+    let any_number =
+        "'rows=2000' is not a power of two up to 65536, or any number with index=modulo";
+    assert_eq!(refusal(&[("rows", "2000")]).unwrap(), any_number);
+    assert_eq!(refusal(&[("rows", "2000"), ("tag", "xor")]).unwrap(), any_number);
+    assert_eq!(refusal(&[("rows", "2000"), ("index", "modulo")]), None);
+    for (name, value, expected) in [
+        ("tag", "crc", "'tag=crc' is not one of digest, xor"),
+        ("bits", "24", "'bits=24' is not one of 16, 32"),
+        (
+            "index",
+            "modulus",
+            "'index=modulus' is not one of digest, modulo; did you mean 'modulo'?",
+        ),
+        ("tags", "xor", "unknown parameter 'tags' of agg-evict; did you mean 'tag'?"),
+    ] {
+        assert_eq!(refusal(&[(name, value)]).unwrap(), expected);
+    }
+}
+
+/// Reports name the choice, unless it is the default.
+#[test]
+fn the_choice_is_a_parameter_in_force() {
+    for (number, tagging) in taggings().enumerate() {
+        let accelerator = (AGG_EVICT, parameters("2", "round-robin", tagging));
+        let options = Options::new(1 << 20, 1);
+        let summary = build::<Key4>(Some(accelerator), "count-min", &options).unwrap();
+        let named: Vec<_> = summary.accelerators()[0].1[2..]
+            .iter()
+            .map(|(name, value)| (*name, value.to_string()))
+            .collect();
+        let expected = tagging.map(|(name, value)| (name, value.to_owned()));
+        assert_eq!(named, if number == 0 { &[][..] } else { &expected });
+    }
 }
 
 /// The flow of all zeros, whose pair looks empty, is counted like any other.
@@ -226,25 +377,23 @@ fn the_zero_key_is_counted() {
 }
 
 /// A summary that records its input.
-pub(super) struct Log(pub(super) Arc<Mutex<Vec<(u32, u32)>>>);
+pub(super) struct Log(pub(super) Arc<Mutex<Vec<(u64, u32)>>>);
 
 impl Answers for Log {}
 
-impl Ingest<Key4> for Log {
-    fn ingest(&mut self, batch: &mut Batch<Key4>) {
+impl<K: FlowKey> Ingest<K> for Log {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
         let rows = batch.keys().iter().zip(batch.packets());
-        let rows = rows.map(|(key, packets)| {
-            (u32::from_be_bytes(key.canonical(Key4::BYTES).try_into().unwrap()), *packets)
-        });
+        let rows = rows.map(|(key, packets)| (number(key), *packets));
         self.0.lock().unwrap().extend(rows);
     }
 }
 
-impl Summary<Key4> for Log {
+impl<K: FlowKey> Summary<K> for Log {
     fn answers(&self) -> &dyn Answers {
         self
     }
-    fn merge(&mut self, _: &dyn Summary<Key4>) -> Result<(), Incompatible> {
+    fn merge(&mut self, _: &dyn Summary<K>) -> Result<(), Incompatible> {
         Ok(())
     }
     fn save(&self, _: &mut Writer) {}
@@ -257,16 +406,23 @@ impl Summary<Key4> for Log {
     }
 }
 
+/// The number in a key of up to 8 bytes.
+fn number<K: FlowKey>(key: &K) -> u64 {
+    key.canonical(K::BYTES).iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 /// The rows that reach the summary for packets with these keys: keys as numbers, and packets.
-fn passed_on(parameters: &[(&str, &str)], keys: impl Iterator<Item = [u8; 4]>) -> Vec<(u32, u32)> {
+fn passed_on<K: FlowKey>(
+    parameters: impl IntoIterator<Item = (&'static str, &'static str)>,
+    keys: impl Iterator<Item = K>,
+) -> Vec<(u64, u32)> {
     let log = Arc::default();
-    let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
-    let options = options.for_keys(Key4::BYTES);
+    let options = Options::new(1 << 20, 1).with(parameters).for_keys(K::BYTES);
     let inner = Box::new(Log(Arc::clone(&log)));
-    let mut summary = AggEvict::build(&options, inner).unwrap();
+    let mut summary = AggEvict::build::<K>(&options, inner).unwrap();
     let mut batch = Batch::new();
     for key in keys {
-        batch.push(Key4::from_canonical(&key).unwrap(), 64, 0);
+        batch.push(key, 64, 0);
         if batch.len() == 256 {
             summary.ingest(&mut batch);
             batch.clear();
@@ -279,8 +435,8 @@ fn passed_on(parameters: &[(&str, &str)], keys: impl Iterator<Item = [u8; 4]>) -
 }
 
 /// The same for these flows, with a table of one row.
-fn through_a_row(policy: &str, flows: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
-    passed_on(&[("rows", "1"), ("policy", policy)], flows.map(|flow| key4(flow).to_be_bytes()))
+fn through_a_row(policy: &'static str, flows: impl Iterator<Item = u32>) -> Vec<(u64, u32)> {
+    passed_on([("rows", "1"), ("policy", policy)], flows.map(key::<Key4>))
 }
 
 /// A flow in every second packet is never evicted by `lru`, once in each turn by `round-robin`, and
@@ -296,7 +452,7 @@ fn the_policies_drop_the_flows_of_their_definition() {
     let hot = |policy| {
         let rows = through_a_row(policy, flows());
         assert_eq!(rows.iter().map(|(_, packets)| packets).sum::<u32>(), 3200);
-        rows.into_iter().filter(|(key, _)| *key == key4(0xffff_ffff)).count()
+        rows.into_iter().filter(|(key, _)| *key == 0xffff_ffff).count()
     };
     assert_eq!(hot("lru"), 1);
     let turns = hot("round-robin");
@@ -313,11 +469,6 @@ fn a_flow_of_many_packets_leaves_in_parts() {
     let rows = through_a_row("round-robin", std::iter::repeat_n(7, 200_000));
     let parts: Vec<u32> = rows.into_iter().map(|(_, packets)| packets).collect();
     assert_eq!(parts, [65_535, 65_535, 65_535, 3395]);
-}
-
-/// The number in the key of a flow.
-fn key4(flow: u32) -> u32 {
-    u32::from_be_bytes(key::<Key4>(flow).canonical(Key4::BYTES).try_into().unwrap())
 }
 
 #[test]
@@ -355,6 +506,50 @@ fn it_stays_within_the_memory() {
             assert_eq!(*accelerator, AGG_EVICT);
             assert!(parameters.iter().any(|(name, _)| *name == "rows"));
         }
+    }
+}
+
+/// The memory is that of the catalog's formula, which is exact for rows.
+#[test]
+fn its_memory_is_that_of_the_catalog() {
+    fn as_told<K: FlowKey>(name: &str, by: Measure, peers: bool) {
+        let options = Options { by, ..Options::new(4 << 20, 1) };
+        let plain = build::<K>(None, name, &options).unwrap();
+        let options = Options { parameters: Parameters::new(plain.parameters()), ..options };
+        for (number, tagging) in taggings().enumerate() {
+            for policy in POLICIES {
+                let parameters = parameters("64", policy, tagging);
+                let summary =
+                    build::<K>(Some((AGG_EVICT, parameters.clone())), name, &options).unwrap();
+                let bytes = by == Measure::Bytes || number > 0;
+                let mut pair = 4 + K::BYTES;
+                if bytes {
+                    pair += 4;
+                }
+                if peers {
+                    pair += if K::BYTES == 4 { 12 } else { 8 };
+                }
+                if number > 0 {
+                    pair += 2;
+                }
+                let policy = if policy == "lru" { 8 } else { 0 };
+                let rows = 64 * ((16 * pair).next_multiple_of(64) + policy);
+                let most =
+                    256 * (3 * K::BYTES + 60) + 6144 * (usize::from(bytes) + usize::from(peers));
+                let least = 256 * (3 * K::BYTES + 52);
+                let own = summary.memory_bytes() - plain.memory_bytes();
+                let told = rows + least..=rows + most;
+                assert!(told.contains(&own), "{name}, {parameters:?}: {own} is not in {told:?}");
+            }
+        }
+    }
+    for by in [Measure::Packets, Measure::Bytes] {
+        as_told::<Key4>("count-min", by, false);
+        as_told::<Key8>("count-min", by, false);
+        as_told::<Key16>("count-min", by, false);
+        as_told::<Key37>("count-min", by, false);
+        as_told::<Key4>("two-level", by, true);
+        as_told::<Key8>("two-level", by, true);
     }
 }
 

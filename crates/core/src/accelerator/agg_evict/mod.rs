@@ -3,9 +3,9 @@
 //! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), section 3. A
 //! table has rows of 16 pairs of flow and sum, and compares the 16 tags of a row at once. A new
 //! flow evicts a pair of its row, whose sum goes to the summary. Row and tag are parts of the
-//! seeded digest. With `tags=xor` they are the paper's: crafted or regular keys then crowd into few
-//! rows, and both directions of a flow have the same tag. Rows store and compare whole flows in
-//! both forms, so tags affect the speed but never a count.
+//! seeded digest. The paper's are `tag=xor,bits=32,index=modulo`: crafted or regular keys then crowd
+//! into few rows, and both directions of a flow have the same tag. Rows store and compare whole
+//! flows in all forms, so tags affect the speed but never a count.
 
 mod flow;
 mod pairs;
@@ -14,7 +14,7 @@ mod policy;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use self::flow::{Flow, Keyed, OfDigest, OfWords, Spoken, Tag};
+use self::flow::{ChosenTag, Flow, Keyed, OfDigest, Spoken, Tag};
 use self::pairs::{Add, Bytes, Evicted, LEAVING, MOST_ROWS, Row, Sum};
 use self::policy::{Chosen, MOST_ROW_BYTES, NAMES, Policy, RoundRobin, row_bytes};
 use super::{Accelerate, AcceleratorInfo};
@@ -41,11 +41,12 @@ const MOST_BYTES: u64 = 1 << 30;
 ///
 /// Cost: one row a packet, and the summary's cost for each eviction. Memory in bytes: `rows × 16 ×
 /// (2 + 2 + size_of::<K>())`, 4 more for each pair where the summary reads bytes and 8 where it
-/// reads elements, 8 for each row under `policy=lru`, rounded up to cache lines; under `tags=xor`
-/// bytes are always held, and 2 more for each pair; plus [`staged`].
+/// reads elements, 8 for each row under `policy=lru`, rounded up to cache lines; with a
+/// [`ChosenTag`] bytes are always held, and 2 more for each pair; plus [`staged`].
 struct Aggregator<K, F, B: Bytes, T: Tag, P> {
     digester: Digester,
     rows: Zeroed<Row<T::Row, F, B::Held>>,
+    tagging: T,
     policy: P,
     leaving: Leaving<K, F, B>,
     /// Whether any pair may be occupied.
@@ -92,7 +93,7 @@ impl Accelerate for AggEvict {
         parameters: &[
             Parameter {
                 name: "rows",
-                help: "number of rows of 16 pairs, up to 65536, with tags=digest a power of two \
+                help: "number of rows of 16 pairs, up to 65536, with index=digest a power of two \
                        (default: what fits into memory)",
             },
             Parameter { name: "memory", help: "bytes of all rows (default: 264192)" },
@@ -102,16 +103,29 @@ impl Accelerate for AggEvict {
                        recently seen) or random",
             },
             Parameter {
-                name: "tags",
-                help: "tag of a flow: digest (the default), 16 bits of its digest; or xor, as in \
-                       the paper, the 32-bit XOR of the key's words, which also selects the row \
-                       by modulo; with xor, a sender who chooses keys can make them share a row",
+                name: "tag",
+                help: "tag of a flow: digest (the default), bits of its digest; or xor, as in the \
+                       paper, the XOR of its key's words: both directions of a flow then have the \
+                       same tag and, in the same row, evict each other",
+            },
+            Parameter {
+                name: "bits",
+                help: "bits of a tag: 16 (the default); or 32, as in the paper, in which fewer \
+                       flows collide",
+            },
+            Parameter {
+                name: "index",
+                help: "row of a flow: digest (the default), other bits of its digest; or modulo, \
+                       the remainder of its digest or, with tag=xor, of the XOR, as in the paper; \
+                       a sender who chooses keys can make them share a row with \
+                       tag=xor,index=modulo, but not with index=digest or tag=digest",
             },
         ],
-        memory: "rows x 16 x (4 + key); for each pair 4 more by bytes (6 with tags=xor, always) \
-                 and 8 more for distinct peers; for each row 8 more with policy=lru; rounded up \
-                 to 64; 256 x (3 x key + 60) for evicted pairs, and 4096 more by bytes and for \
-                 distinct peers",
+        memory: "rows x 16 x (4 + key); for each pair 4 more by bytes and 8 more (12 with keys of \
+                 4 bytes) for distinct peers; for each row 8 more with policy=lru; rounded up to \
+                 64; up to 256 x (3 x key + 60) for evicted pairs, and 6144 more by bytes and for \
+                 distinct peers; unless tag, bits and index are the defaults, bytes are always \
+                 held, and tags of 16 and 32 bits alike take 2 bytes more for each pair",
         samples: false,
     };
 
@@ -126,7 +140,7 @@ impl Accelerate for AggEvict {
     fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
         Ok(match table_size(options)? {
             TableSize::Rows(rows) => {
-                rows * (size_of::<Row<<OfWords as Tag>::Row, Spoken<K>, u32>>() + MOST_ROW_BYTES)
+                rows * (size_of::<Row<<ChosenTag as Tag>::Row, Spoken<K>, u32>>() + MOST_ROW_BYTES)
             }
             TableSize::Bytes(bytes) => bytes,
         } + staged::<K, Spoken<K>, u64>())
@@ -161,18 +175,19 @@ enum TableSize {
 fn table_size(options: &Options) -> Result<TableSize, BuildError> {
     let parameters = &options.parameters;
     parameters.exclusive("rows", &["memory"])?;
-    let digests = tags(options)? == OfDigest::NAME;
+    let tag = ChosenTag::new(parameters)?;
     if let Some(rows) = parameters.integer("rows", 1..=MOST_ROWS as u64)? {
         let refused = || {
             BuildErrorKind::OutOfRange {
                 name: "rows",
                 value: rows.to_string(),
-                range: format!("a power of two up to {MOST_ROWS}, or any number with tags=xor"),
+                range: format!("a power of two up to {MOST_ROWS}, or any number with index=modulo"),
             }
             .into()
         };
-        let fits = !digests || rows.is_power_of_two();
-        return fits.then_some(TableSize::Rows(rows as usize)).ok_or_else(refused);
+        let rows = rows as usize;
+        let fits = tag.rows(rows) == rows;
+        return fits.then_some(TableSize::Rows(rows)).ok_or_else(refused);
     }
     let bytes = parameters.integer("memory", 1024..=MOST_BYTES)?;
     // At most a quarter of the memory, for small runs.
@@ -180,22 +195,15 @@ fn table_size(options: &Options) -> Result<TableSize, BuildError> {
     Ok(TableSize::Bytes(bytes.unwrap_or_else(default) as usize))
 }
 
-/// The number of rows of `row_bytes` bytes each. `lower` rounds down to a possible number of rows.
+/// The number of rows of `row_bytes` bytes each.
 #[inline(never)]
-fn rows(
-    options: &Options,
-    row_bytes: usize,
-    lower: fn(usize) -> usize,
-) -> Result<usize, BuildError> {
+fn rows(options: &Options, row_bytes: usize) -> Result<usize, BuildError> {
     Ok(match table_size(options)? {
         TableSize::Rows(rows) => rows,
-        TableSize::Bytes(bytes) => lower((bytes / row_bytes).clamp(1, MOST_ROWS)),
+        TableSize::Bytes(bytes) => {
+            ChosenTag::new(&options.parameters)?.rows((bytes / row_bytes).clamp(1, MOST_ROWS))
+        }
     })
-}
-
-/// The kind of tags that finds flows.
-fn tags(options: &Options) -> Result<&'static str, BuildError> {
-    options.parameters.word("tags", &[OfDigest::NAME, OfWords::NAME])
 }
 
 /// The policy that chooses the pair to evict.
@@ -207,29 +215,29 @@ fn of<K: FlowKey, F: Flow<K>, B: Bytes>(
     options: &Options,
     inner: Box<dyn Summary<K>>,
 ) -> Result<Box<dyn Summary<K>>, BuildError> {
-    Ok(match (tags(options)?, policy(options)?) {
-        (OfDigest::NAME, RoundRobin::NAME) => {
-            Box::new(Aggregator::<K, F, B, OfDigest, RoundRobin>::new(options, inner)?)
+    Ok(match (ChosenTag::new(&options.parameters)?, policy(options)?) {
+        (ChosenTag::DEFAULT, RoundRobin::NAME) => {
+            Box::new(Aggregator::<K, F, B, _, RoundRobin>::new(options, OfDigest, inner)?)
         }
-        (OfDigest::NAME, _) => {
-            Box::new(Aggregator::<K, F, B, OfDigest, Chosen>::new(options, inner)?)
+        (ChosenTag::DEFAULT, _) => {
+            Box::new(Aggregator::<K, F, B, _, Chosen>::new(options, OfDigest, inner)?)
         }
-        // Only one type, since `tags=xor` is for comparisons: it also sums bytes that no summary
+        // Only one type, since other tags are for comparisons: it also sums bytes that no summary
         // reads.
-        _ => Box::new(Aggregator::<K, F, u64, OfWords, Chosen>::new(options, inner)?),
+        (tag, _) => Box::new(Aggregator::<K, F, u64, _, Chosen>::new(options, tag, inner)?),
     })
 }
 
 impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T, P> {
     #[inline(never)]
-    fn new(options: &Options, inner: Box<dyn Summary<K>>) -> Result<Self, BuildError> {
+    fn new(options: &Options, tagging: T, inner: Box<dyn Summary<K>>) -> Result<Self, BuildError> {
         let policy = policy(options)?;
-        let rows =
-            rows(options, size_of::<Row<T::Row, F, B::Held>>() + row_bytes(policy), T::rows)?;
+        let rows = rows(options, size_of::<Row<T::Row, F, B::Held>>() + row_bytes(policy))?;
         let leaving = Leaving::new(options, inner)?;
         Ok(Self {
             digester: options.digester,
             rows: options.memory.zeroed(rows)?,
+            tagging,
             policy: P::new(policy, rows, options)?,
             leaving,
             holds: false,
@@ -283,6 +291,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Ingest<K> for Aggregat
         batch.digest(&self.digester);
         let add = Add::<K, F, B, T, P> {
             rows: &mut self.rows,
+            tagging: self.tagging,
             policy: &mut self.policy,
             columns: batch.columns(),
             len: batch.len(),
@@ -349,10 +358,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Summary<K> for Aggrega
             ("rows", Setting::Integer(self.rows.len() as u64)),
             ("policy", Setting::Word(self.policy.name())),
         ];
-        // Older snapshots do not name the default.
-        if T::NAME != OfDigest::NAME {
-            own.push(("tags", Setting::Word(T::NAME)));
-        }
+        own.extend(self.tagging.settings());
         let mut all = vec![(AggEvict::INFO.name, own)];
         all.extend(self.leaving.inner.accelerators());
         all

@@ -182,6 +182,7 @@ impl<F: Zeroable + Copy, B: Bytes> Evicted<F, B> {
 /// for a batch.
 pub(super) struct Add<'a, K, F, B: Bytes, T: Tag, P> {
     pub(super) rows: &'a mut Zeroed<Row<T::Row, F, B::Held>>,
+    pub(super) tagging: T,
     pub(super) policy: &'a mut P,
     pub(super) columns: Columns<'a, K>,
     pub(super) len: usize,
@@ -199,21 +200,21 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Add<'_, K, F, B, T, P>
 
     #[inline(always)]
     fn add<const PLAIN: bool>(self) {
-        let Self { rows, policy, columns, len, digests, evicted, .. } = self;
+        let Self { rows, tagging, policy, columns, len, digests, evicted, .. } = self;
         let rows = &mut rows[..];
         let count = rows.len();
         // All row numbers are computed at once, vectorized. Row 0 pads the end.
         let mut numbers = [0; BATCH_PACKETS + PREFETCH_AHEAD];
         for (i, digest) in digests[..len].iter().enumerate() {
             let flow = F::new(columns.keys[i], columns.elements[i]);
-            numbers[i] = T::row(T::word(*digest, flow), count) as u32;
+            numbers[i] = T::row(tagging.word(*digest, flow), count) as u32;
         }
         for i in 0..len.min(BATCH_PACKETS) {
             ask(rows, numbers[i + PREFETCH_AHEAD] as usize);
             let number = numbers[i] as usize;
             let Row { tags, pairs } = &mut rows[number];
             let flow = F::new(columns.keys[i], columns.elements[i]);
-            let tag = T::tag(T::word(digests[i], flow));
+            let tag = T::tag(tagging.word(digests[i], flow));
             let packets = if PLAIN { 1 } else { u64::from(columns.packets[i]) };
             let bytes = B::of(columns.bytes[i]);
             let passes_by = packets > MOST_PACKETS || bytes.get() > packets * MOST_BYTES;
