@@ -4,12 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use flowgauge_core::catalog::ALGORITHMS;
+use flowgauge_core::catalog::{self, ALGORITHMS};
+use flowgauge_core::summary::Parameters;
 use flowgauge_engine::snapshot::{Snapshot, SnapshotError};
 use flowgauge_engine::{Config, Plan};
 use flowgauge_kernel::counting::peak_of;
 
-use crate::capture::mixed;
+use crate::capture::{Pcap, mixed, udp, udp6};
 use crate::golden::{golden, measurements};
 use crate::merge::config;
 use crate::snapshot;
@@ -163,6 +164,25 @@ fn storing_takes_no_more_memory_than_explained() {
         );
         assert!(explained.total_bytes() > explained.saving_bytes);
     }
+    // A full table of short keys.
+    let mut capture = Pcap::new();
+    for flow in 0..20_000 {
+        capture.frame(1_700_000_000_000_000_000, &udp((flow, 1), (2, 3)));
+        capture.frame(1_700_000_000_000_000_000, &udp6((flow, 1), (2, 3)));
+    }
+    let table = catalog::info("linear-table").unwrap();
+    let full = Config {
+        key: "source".parse().unwrap(),
+        parameters: Parameters::new([("buckets", 1 << 14)]),
+        ..config(table)
+    };
+    let explained = Plan::new(full.clone()).unwrap().explain();
+    let snapshot = snapshot(full, &capture.0);
+    let (stored, taken) = peak_of(|| snapshot.encode());
+    let most = explained.saving_bytes as u64 - WAITING;
+    // Packets and bytes take two bytes at least, and three quarters of the buckets hold a flow.
+    assert!(stored.len() > (3 << 12) * (4 + 2 + 16 + 2), "the tables are not full");
+    assert!(taken <= most, "{taken} bytes to write {}, not {most}", stored.len());
     let without = Config { save: false, ..config(&ALGORITHMS[0]) };
     let without = Plan::new(without).unwrap().explain();
     assert_eq!(without.saving_bytes, 0);

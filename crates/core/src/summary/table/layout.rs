@@ -38,6 +38,10 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     fn key(&self, flow: usize) -> &K;
     fn state(&self, flow: usize) -> &S;
     fn state_mut(&mut self, flow: usize) -> &mut S;
+    /// Prefetches the flow with this index in the order of arrival.
+    fn prefetch_flow(&self, index: usize) {
+        let _ = index;
+    }
     /// Whether the table is not growing right now. `STABLE` tells so to searches, which are shorter
     /// then.
     fn is_stable(&self) -> bool {
@@ -239,6 +243,11 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
     #[inline(always)]
     fn state_mut(&mut self, flow: usize) -> &mut S {
         &mut self.entries[flow].state
+    }
+
+    #[inline(always)]
+    fn prefetch_flow(&self, index: usize) {
+        prefetch(&self.entries, index);
     }
 
     #[inline(always)]

@@ -17,6 +17,7 @@ use flowgauge_kernel::{Digester, Zeroed};
 
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::sorting::order_of_bytes;
 use crate::summary::codec::{DecodeError, Reader, StepBudget, Writer};
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::state::{self, Past, State};
@@ -42,6 +43,9 @@ const LAWS: Laws = Laws {
     merge: Merge::Equal,
     ..Laws::NONE
 };
+
+/// Flows whose cache lines are fetched while one is stored.
+const AHEAD: usize = 16;
 
 /// An exact state for each flow. Once the table is full, packets of new flows are untracked.
 ///
@@ -431,11 +435,16 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
             self.past.save(out);
         }
         out.number(self.layout.len() as u64);
-        out.sorted_by_key(self.layout.len(), &mut |out, index| {
-            let flow = self.layout.flow(index);
+        let key = |index| self.layout.key(self.layout.flow(index)).canonical(K::BYTES);
+        let order = order_of_bytes(self.layout.len(), &key);
+        for (place, &index) in order.iter().enumerate() {
+            if let Some(&next) = order.get(place + AHEAD) {
+                self.layout.prefetch_flow(next as usize);
+            }
+            let flow = self.layout.flow(index as usize);
             out.key(*self.layout.key(flow));
             self.layout.state(flow).save_short(out);
-        });
+        }
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
