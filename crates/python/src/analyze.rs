@@ -11,6 +11,7 @@ use std::time::Duration;
 use flowgauge_capture::{Captures, Files, Streams, in_order};
 use flowgauge_core::task;
 use flowgauge_engine::auto::{Sample, choose};
+use flowgauge_engine::sink::Takes;
 use flowgauge_engine::source::Inputs;
 use flowgauge_engine::{Config, EngineError, EpochLength, Outcome, Plan, run_inputs};
 use flowgauge_options::{Asked, values};
@@ -59,6 +60,30 @@ pub(crate) fn analyze(
     snapshots: bool,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Reports> {
+    let takes = if snapshots { Takes::All } else { Takes::Reports };
+    measured(py, paths, measure, as_given, takes, options)
+}
+
+/// As `analyze`, for snapshots without reports, so that no task is answered.
+#[pyfunction]
+#[pyo3(signature = (paths, measure=None, **options))]
+pub(crate) fn _snapshots(
+    py: Python<'_>,
+    paths: &Bound<'_, PyAny>,
+    measure: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Reports> {
+    measured(py, paths, measure, false, Takes::Snapshots, options)
+}
+
+fn measured(
+    py: Python<'_>,
+    paths: &Bound<'_, PyAny>,
+    measure: Option<&Bound<'_, PyAny>>,
+    as_given: bool,
+    takes: Takes,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Reports> {
     let captures = captures(paths)?;
     let running = options::running(measure, options)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -68,12 +93,12 @@ pub(crate) fn analyze(
         // Dropped when the work ends.
         let _working = working;
         let (inputs, files) = inputs(captures, as_given, flag)?;
-        let asked = running.configs(EpochLength::Whole, snapshots)?;
+        let asked = running.configs(EpochLength::Whole, takes != Takes::Reports)?;
         let configs = asked.into_iter().map(|asked| decided(asked, &files));
         let configs = configs.collect::<Result<Vec<_>, _>>()?;
         let seed = configs.first().and_then(|config| config.seed);
         let plan = Plan::several(configs)?;
-        let mut kept = Kept::default();
+        let mut kept = Kept::new(takes);
         let outcome = run_inputs(plan, &*inputs, &mut kept, &mut |_| {})?;
         Ok::<_, Problem>((outcome, kept, (seed, running.seed_file)))
     });
@@ -99,8 +124,8 @@ pub(crate) fn analyze(
         Problem::Failed(message.to_owned())
     };
     let (outcome, kept, seed) = ended.map_err(defect)??;
-    let problems = problems(py, &outcome, kept.0.is_empty())?;
-    Reports::new(py, kept.0, seed, problems)
+    let problems = problems(py, &outcome, kept.items.is_empty())?;
+    Reports::new(py, kept.items, seed, problems)
 }
 
 /// Captures to measure.

@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _flowgauge {
     #[pymodule_export]
-    use super::analyze::{_asked, _check_collected, _time_ns, analyze};
+    use super::analyze::{_asked, _check_collected, _snapshots, _time_ns, analyze};
     #[pymodule_export]
     use super::meter::Meter;
     #[pymodule_export]

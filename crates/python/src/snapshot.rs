@@ -9,7 +9,7 @@ use std::thread;
 use flowgauge_core::key::KeySpec;
 use flowgauge_engine::Config;
 use flowgauge_engine::seed;
-use flowgauge_engine::sink::{Item, Sink, SinkError};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
 use flowgauge_engine::snapshot;
 use flowgauge_options::{check_flows, values};
 use pyo3::prelude::*;
@@ -341,9 +341,9 @@ impl Snapshot {
                 config.key = key;
                 config.flows = flows;
             };
-            let mut kept = Kept::default();
+            let mut kept = Kept::new(Takes::Reports);
             opened.query(ask, &mut kept)?;
-            let item = kept.0.into_iter().find(|item| matches!(item, Item::Epoch(_)));
+            let item = kept.items.into_iter().find(|item| matches!(item, Item::Epoch(_)));
             item.ok_or_else(|| Problem::Failed("the snapshot gave no report".to_owned()))
         })?
     }
@@ -359,13 +359,25 @@ fn places(opened: &snapshot::Snapshot, flow: &str) -> Result<(usize, Vec<(usize,
     })
 }
 
-/// A sink that keeps everything that leaves a run.
-#[derive(Default)]
-pub(crate) struct Kept(pub(crate) Vec<Item>);
+/// A sink that keeps what it takes.
+pub(crate) struct Kept {
+    pub(crate) items: Vec<Item>,
+    takes: Takes,
+}
+
+impl Kept {
+    pub(crate) fn new(takes: Takes) -> Self {
+        Self { items: Vec::new(), takes }
+    }
+}
 
 impl Sink for Kept {
+    fn takes(&self) -> Takes {
+        self.takes
+    }
+
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
-        self.0.push(item.clone());
+        self.items.push(item.clone());
         Ok(())
     }
 }

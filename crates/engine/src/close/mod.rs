@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
 use crate::report::{Audit, Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
-use crate::sink::{Item, Sink, units};
+use crate::sink::{Item, Sink, Takes, units};
 use crate::snapshot::Saving;
 use crate::summaries::{Summaries, View};
 use widening::{UNKNOWN, Widening};
@@ -105,6 +105,12 @@ impl Closer {
         }
         if !ended.update {
             self.quiet_ns = None;
+        }
+        if sink.takes() == Takes::Snapshots {
+            if !ended.update {
+                self.total.add(&ended.account, ended.traffic, ended.times_ns);
+            }
+            return Ok(());
         }
         let coverage = ended.coverage();
         self.report(ended, coverage, &View::new(self.key, summaries.iter().copied()), sink)

@@ -68,7 +68,7 @@ impl Item {
 pub enum Takes {
     /// Reports, but no snapshots.
     Reports,
-    /// Snapshots alone.
+    /// Snapshots alone: a run into such a sink answers no tasks.
     Snapshots,
     /// Every item.
     All,

@@ -1,13 +1,14 @@
 //! Answers of stored epochs: as the run gave them, merged, audited, with observed times, and by a
 //! coarser key than the measured one.
 
+use flowgauge_capture::Captures;
 use flowgauge_core::key::{CanonicalKey, KeySpec};
 use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::{Hierarchy, Measure, SpreadOf, Threshold};
-use flowgauge_engine::sink::{Json, Written};
+use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Takes, Written};
 use flowgauge_engine::snapshot::{MergeError, Snapshot};
-use flowgauge_engine::{Config, EngineError, EpochLength};
+use flowgauge_engine::{Config, EngineError, EpochLength, Plan, run};
 use flowgauge_kernel::Seed;
 use serde_json::Value;
 
@@ -461,4 +462,42 @@ fn summaries_without_whole_keys_are_refused_with_the_reason() {
     refused("source/24+destination", "linear-table", "pair", "its prefixes are shorter");
     refused("source", "count-min", "source/24", "not for sums of keys");
     refused("source", "hyperloglog", "source/24", "does not hold whole keys");
+}
+
+/// A sink that takes snapshots alone gets the same ones, no report, and the same total.
+#[test]
+fn snapshots_alone_need_no_answers() {
+    struct Every(Takes, Vec<Item>);
+    impl Sink for Every {
+        fn takes(&self) -> Takes {
+            self.0
+        }
+        fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+            self.1.push(item.clone());
+            Ok(())
+        }
+    }
+    println!("seed 91");
+    let capture = mixed(91, 3000);
+    let items = |takes| {
+        let epoch = EpochLength::Packets(1000);
+        let config = Config { save: true, epoch, ..asking(&["top", "changes"]) };
+        let mut source = Captures::from_bytes("test.pcap", capture.clone());
+        let mut sink = Every(takes, Vec::new());
+        run(Plan::new(config).unwrap(), &mut source, &mut sink, &mut |_| {}).unwrap();
+        let (mut saved, mut reports, mut totals) = (vec![], 0, vec![]);
+        for item in sink.1 {
+            match item {
+                Item::Snapshot(stored) => saved.push(measured_by(&stored.bytes, "host", 7)),
+                Item::Epoch(_) => reports += 1,
+                Item::Total(total) => totals.push(total.account.clone()),
+                Item::Gap(_) => {}
+            }
+        }
+        (saved, reports, totals)
+    };
+    let (all, reports, totals) = items(Takes::All);
+    assert_eq!((all.len(), reports, totals.len()), (reports, reports, 1));
+    assert!(reports > 1);
+    assert_eq!(items(Takes::Snapshots), (all, 0, totals));
 }

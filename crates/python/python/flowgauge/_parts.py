@@ -37,7 +37,7 @@ def measure_files(files, pieces, measure, options):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", errors.CaptureWarning)
-                reports = _flowgauge.analyze(files, measure, snapshots=True, **options)
+                reports = _flowgauge._snapshots(files, measure, **options)
         except errors.CaptureError:
             pass
         else:
@@ -53,7 +53,7 @@ def measure_part(part, pieces, measure, options):
     try:
         with warnings.catch_warnings(), opened(part) as capture:
             warnings.simplefilter("ignore", errors.CaptureWarning)
-            reports = _flowgauge.analyze(capture, measure, snapshots=True, **options)
+            reports = _flowgauge._snapshots(capture, measure, **options)
         snapshots, problems = reports.snapshots, reports.problems
     except errors.CaptureError as error:
         snapshots, problems = [], [str(error)]
