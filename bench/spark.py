@@ -97,8 +97,8 @@ def in_one_process(command, paths, options):
 def with_a_killed_executor(paths, folder):
     with cluster(folder) as session:
         summarize = lambda: flowgauge.spark.summarize(session, paths, **OPTIONS)
-        summarize()
-        whole = min(timed(summarize)[0] for _ in range(KILLS))
+        whole = min(timed(summarize)[0] for _ in range(ROUNDS + 1))
+        empty = min(timed(lambda: idle(session.sparkContext, 2))[0] for _ in range(ROUNDS))
         killed = []
         for _ in range(KILLS):
             killer = kill_one(folder, whole / 2)
@@ -107,7 +107,7 @@ def with_a_killed_executor(paths, folder):
             while len(executors(folder)) < 2:
                 time.sleep(0.1)
             summarize()
-    print(f"cluster of two workers {whole:6.2f} s; with an executor killed midway {min(killed):.2f} to {max(killed):.2f} s")
+    print(f"cluster of two workers {whole:6.2f} s, without work {empty:.2f} s; with an executor killed midway {min(killed):.2f} to {max(killed):.2f} s")
 
 
 def main():
