@@ -202,6 +202,15 @@ pub(crate) struct Loaded<P> {
     payload: P,
 }
 
+impl<P: Payload> Loaded<P> {
+    /// A stored counter, with a payload that saw nothing before.
+    fn of(count: Count) -> Self {
+        let mut payload = P::zeroed();
+        payload.update(count.size());
+        Self { count, payload }
+    }
+}
+
 impl<P: Payload> State for Loaded<P> {
     const NAME: &'static str = Count::NAME;
     const STORED_BYTES: usize = Count::STORED_BYTES;
@@ -229,9 +238,7 @@ impl<P: Payload> State for Loaded<P> {
     }
 
     fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut loaded = Self { count: Count::load(from)?, payload: P::zeroed() };
-        loaded.payload.update(loaded.count.size());
-        Ok(loaded)
+        Ok(Self::of(Count::load(from)?))
     }
 
     fn save_short(&self, out: &mut Writer) {
@@ -239,9 +246,7 @@ impl<P: Payload> State for Loaded<P> {
     }
 
     fn load_short(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut loaded = Self { count: Count::load_short(from)?, payload: P::zeroed() };
-        loaded.payload.update(loaded.count.size());
-        Ok(loaded)
+        Ok(Self::of(Count::load_short(from)?))
     }
 }
 
