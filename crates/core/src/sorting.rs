@@ -13,7 +13,7 @@ pub(crate) fn order(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> V
 
 /// The indices of `len` strings of bytes, all of the same length and fewer than 2³², in the order of
 /// the bytes: sorted by the four bytes behind those that all have in common, which most differ in,
-/// and the few that do not by all bytes. Memory: 16 bytes a string.
+/// and the few that do not by all bytes. Memory: up to 20 bytes a string.
 pub(crate) fn order_of_bytes<'a>(len: usize, bytes: &dyn Fn(usize) -> &'a [u8]) -> Vec<u32> {
     if len == 0 {
         return Vec::new();
@@ -56,8 +56,8 @@ pub(crate) fn order_of_bytes<'a>(len: usize, bytes: &dyn Fn(usize) -> &'a [u8]) 
     numbers
 }
 
-/// Sorts words whose lower halves ascend: many of them by 11 bits of the upper halves after the
-/// other (radix sort), in a quarter of the time.
+/// Sorts words whose lower halves ascend: many of them by 11 bits of the upper halves at a time
+/// (radix sort), which is faster than comparing them.
 fn sort_words(words: &mut Vec<u64>) {
     const DIGITS: usize = 1 << 11;
     if words.is_sorted() {

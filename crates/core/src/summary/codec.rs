@@ -206,7 +206,7 @@ impl Writer {
     }
 
     /// Appends the records that `write` writes, each of `width` bytes, sorted by their bytes: so
-    /// equal contents have equal bytes, whatever their order. Takes 16 bytes of memory per record.
+    /// equal contents have equal bytes, whatever their order. Takes up to 20 bytes of memory per record.
     pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         write(self);
