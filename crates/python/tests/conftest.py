@@ -18,12 +18,11 @@ def capture(tmp_path, monkeypatch):
 
 @pytest.fixture
 def command():
-    """The command, if it is built."""
-    for built in ("release", "debug"):
-        path = ROOT / "target" / built / "flowgauge"
-        if path.is_file():
-            return str(path)
-    pytest.skip("the command is not built")
+    """The command that was built last, if any."""
+    built = [path for path in (ROOT / "target" / profile / "flowgauge" for profile in ("release", "debug")) if path.is_file()]
+    if not built:
+        pytest.skip("the command is not built")
+    return str(max(built, key=lambda path: path.stat().st_mtime))
 
 
 @pytest.fixture(scope="module")
