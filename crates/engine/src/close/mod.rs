@@ -106,12 +106,6 @@ impl Closer {
         if !ended.update {
             self.quiet_ns = None;
         }
-        if sink.takes() == Takes::Snapshots {
-            if !ended.update {
-                self.total.add(&ended.account, ended.traffic, ended.times_ns);
-            }
-            return Ok(());
-        }
         let coverage = ended.coverage();
         self.report(ended, coverage, &View::new(self.key, summaries.iter().copied()), sink)
     }
@@ -145,6 +139,12 @@ impl Closer {
         }));
         full(lanes, &mut account, &mut notes);
         account.untracked += ended.unmeasured;
+        if !ended.update {
+            self.total.add(&account, ended.traffic, ended.times_ns);
+        }
+        if sink.takes() == Takes::Snapshots {
+            return Ok(());
+        }
         let (by, threshold, lists) = (self.by, self.threshold, self.lists);
         let timeline = ended.timeline.as_deref();
         let context = EpochContext { by, keyed, threshold, lists, timeline };
@@ -186,9 +186,6 @@ impl Closer {
         let counted = || Some(breakdown_of(ended.services.as_ref()?, self.by));
         // A breakdown has no bounds.
         let breakdown = flows.or_else(counted).filter(|_| widening.is_none());
-        if !ended.update {
-            self.total.add(&account, ended.traffic, ended.times_ns);
-        }
         sink.deliver(&Item::Epoch(Arc::new(EpochReport {
             measurement: Arc::clone(&self.total.measurement),
             run: self.total.run,
