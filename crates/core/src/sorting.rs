@@ -38,7 +38,7 @@ pub(crate) fn order_of_bytes<'a>(len: usize, bytes: &dyn Fn(usize) -> &'a [u8]) 
         u64::from(u32::from_be_bytes(four)) << 32 | number as u64
     };
     let mut words: Vec<u64> = (0..len).map(word).collect();
-    sort_words(&mut words);
+    words.sort_unstable();
     let mut numbers: Vec<u32> = words.iter().map(|word| *word as u32).collect();
     let mut start = 0;
     for tie in words.chunk_by(|one, other| one >> 32 == other >> 32) {
@@ -54,37 +54,6 @@ pub(crate) fn order_of_bytes<'a>(len: usize, bytes: &dyn Fn(usize) -> &'a [u8]) 
         }
     }
     numbers
-}
-
-/// Sorts words whose lower halves ascend: many of them by 11 bits of the upper halves at a time
-/// (radix sort), which is faster than comparing them.
-fn sort_words(words: &mut Vec<u64>) {
-    const DIGITS: usize = 1 << 11;
-    if words.is_sorted() {
-        return;
-    }
-    if words.len() < 4 * DIGITS {
-        return words.sort_unstable();
-    }
-    let mut sorted = vec![0; words.len()];
-    for shift in [32, 43, 54] {
-        let digit = |word: u64| (word >> shift) as usize % DIGITS;
-        // Where the next word with each digit goes.
-        let mut places = [0; DIGITS];
-        for &word in &*words {
-            places[digit(word)] += 1;
-        }
-        let mut before = 0;
-        for place in &mut places {
-            before += std::mem::replace(place, before);
-        }
-        for &word in &*words {
-            let place = &mut places[digit(word)];
-            sorted[*place] = word;
-            *place += 1;
-        }
-        std::mem::swap(words, &mut sorted);
-    }
 }
 
 /// Sorts fewer than 2³² items. Stable. Memory: 4 bytes an item.
@@ -116,19 +85,6 @@ pub fn sort_by<T>(items: &mut [T], compare: &dyn Fn(&T, &T) -> Ordering) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_sorted() {
-        let mut random = fastrand::Rng::with_seed(5);
-        for len in [0, 1, 1000, 20_000] {
-            let word = |number: u64| random.u64(..) << 32 | number;
-            let mut words: Vec<u64> = (0..len).map(word).collect();
-            let mut expected = words.clone();
-            expected.sort_unstable();
-            sort_words(&mut words);
-            assert!(words == expected, "{len} words");
-        }
-    }
 
     #[test]
     fn sorting_is_stable() {
