@@ -580,6 +580,31 @@ mod tests {
     }
 
     #[test]
+    fn short_numbers_have_one_form() {
+        for shift in 0..u64::BITS {
+            for number in [1 << shift, (1 << shift) - 1, u64::MAX >> shift] {
+                let mut out = Writer::default();
+                out.short(number);
+                let bytes = out.into_bytes();
+                let bits = (u64::BITS - number.leading_zeros()).max(1);
+                assert_eq!(bytes.len(), bits.div_ceil(7) as usize, "{number}");
+                let mut from = Reader::new(&bytes);
+                assert!(from.short("number").is_ok_and(|read| read == number), "{number}");
+                assert!(from.is_at_end());
+                let mut cut = Reader::new(&bytes[..bytes.len() - 1]);
+                assert!(cut.short("number").is_err(), "{number} without its last byte");
+                // The same number with a needless byte.
+                let mut longer = bytes.clone();
+                longer[bytes.len() - 1] |= 1 << 7;
+                longer.push(0);
+                assert!(Reader::new(&longer).short("number").is_err(), "{number} in more bytes");
+            }
+        }
+        let beyond = [[0xff; 9].as_slice(), &[2]].concat();
+        assert!(Reader::new(&beyond).short("number").is_err(), "2 to the 64th and more");
+    }
+
+    #[test]
     fn records_are_sorted_by_their_bytes() {
         for (records, width) in [(0, 3), (1, 5), (2, 1), (257, 3), (1000, 12), (300, 2)] {
             let mut state = 7u64;

@@ -70,23 +70,23 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
         let found = self.find(key, digest);
         found.or_else(|| self.insert(key, digest, digester, None))
     }
-    /// Inserts a flow whose key follows those of all flows so far, as [`Self::insert`] does. It may
-    /// not be found fast before [`Self::index`].
+    /// Inserts a flow whose key follows those of all flows so far, as [`Self::insert`] does. Its
+    /// entry in the index may be deferred to [`Self::build_index`].
     fn append(&mut self, key: K, digester: &Digester, budget: &mut StepBudget) -> Option<usize> {
         self.insert(key, key.digest(digester), digester, Some(budget))
     }
-    /// Whether all flows so far were [appended](Self::append).
+    /// Whether the flows are sorted by their keys, and their index is deferred.
     fn is_sorted(&self) -> bool {
         false
     }
-    /// Finds appended flows fast from now on. Those that find no room are removed, and `lost` gets
-    /// their states.
-    fn index(&mut self, digester: &Digester, lost: &mut dyn FnMut(&S)) {
+    /// Builds the deferred index. Flows that find no room in it are removed, and `lost` gets their
+    /// states.
+    fn build_index(&mut self, digester: &Digester, lost: &mut dyn FnMut(&S)) {
         let _ = (digester, lost);
     }
-    /// Merges the flows of a table that is [sorted](Self::is_sorted), as this one is and stays;
-    /// `merge` merges states. Returns whether it did, since it does so only where that is faster
-    /// than by the index, and where there is room.
+    /// Merges the flows of another table by the order of keys, and the states of flows in both by
+    /// `merge`. Returns `false`, without a change, unless both tables are
+    /// [sorted](Self::is_sorted), all flows have room, and this is faster than by the index.
     fn merge_sorted(&mut self, other: &Self, merge: &mut dyn FnMut(&mut S, &S)) -> bool {
         let _ = (other, merge);
         false
@@ -108,8 +108,8 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
     const BUCKET_BYTES: usize;
     /// Flows per bucket of a full table, as numerator and denominator.
     const MAX_LOAD: (usize, usize);
-    /// Whether an index of many flows is built as fast as one flow after the other is inserted, so
-    /// that stored flows can do without it until it is needed.
+    /// Whether stored flows do without the index until they need it: where building it always ends
+    /// soon, whatever their keys are.
     const DEFERRED: bool = false;
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError>;
     fn buckets(&self) -> usize;
@@ -174,8 +174,8 @@ pub(in crate::summary) struct Records<K, S, I> {
 }
 
 impl<K: FlowKey, S: State, I: Index> Records<K, S, I> {
-    /// Whether appended flows are not in the index. States that outlive the epoch refer to flows by
-    /// numbers, which change in merges of sorted flows.
+    /// Whether the index of appended flows is deferred. States that outlive the epoch refer to flows
+    /// by numbers, which change in merges of sorted flows.
     const DEFERRED: bool = I::DEFERRED && !S::LASTING;
     /// Buckets per flow of [`Self::with_room`]: half of them stay empty.
     const BUCKETS_PER_FLOW: usize = 2;
@@ -322,7 +322,7 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
         Self::DEFERRED && self.sorted
     }
 
-    fn index(&mut self, digester: &Digester, lost: &mut dyn FnMut(&S)) {
+    fn build_index(&mut self, digester: &Digester, lost: &mut dyn FnMut(&S)) {
         let all = self.len;
         self.index.size_for(all);
         (self.len, self.sorted) = (0, false);

@@ -126,7 +126,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// Guesses the flow of each key, and prefetches its state.
     #[inline(never)]
     fn look_up(&mut self, keys: &[K], digests: &[u64]) -> [usize; BATCH_PACKETS] {
-        self.index();
+        self.build_index();
         self.layout.grow_ahead(&self.digester);
         if self.layout.is_stable() {
             self.look_up_in::<true>(keys, digests)
@@ -135,19 +135,19 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         }
     }
 
-    /// Has the layout find all flows fast. Those of stored bytes that find no room, since their keys
-    /// collide on purpose, are untracked.
+    /// Builds the index of stored flows, if it is deferred. Flows that find no room in it, since
+    /// their keys collide on purpose, are untracked.
     #[inline(always)]
-    fn index(&mut self) {
+    fn build_index(&mut self) {
         if self.layout.is_sorted() {
-            self.index_sorted();
+            self.build_deferred_index();
         }
     }
 
     #[cold]
-    fn index_sorted(&mut self) {
+    fn build_deferred_index(&mut self) {
         let mut lost = Size::default();
-        self.layout.index(&self.digester, &mut |state| lost += state.size());
+        self.layout.build_index(&self.digester, &mut |state| lost += state.size());
         if lost != Size::default() {
             self.lose(lost, Size::default());
         }
@@ -252,7 +252,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// The flow with this key, inserted if it is new; `None` if it finds no room.
     #[inline(never)]
     fn find_or_insert(&mut self, key: K, digest: u64) -> Option<usize> {
-        self.index();
+        self.build_index();
         self.layout.find_or_insert(key, digest, &self.digester)
     }
 
@@ -354,7 +354,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// Drops flows without a packet before they take the room of others.
     #[cold]
     fn drop_kept(&mut self) {
-        self.index();
+        self.build_index();
         self.layout.retain(&self.digester, &mut |state| !state.is_silent());
         self.kept = false;
         // Flows have new numbers, and a flow that found no room may find some now.
