@@ -328,7 +328,7 @@ fn refused_tags_name_the_remedy() {
         built.err().map(|error| error.to_string())
     };
     let any_number =
-        "'rows=2000' is not a power of two up to 65536, or any number with index=modulo";
+        "'rows=2000' is not a power of two up to 65536 (index=modulo takes any number)";
     assert_eq!(refusal(&[("rows", "2000")]).unwrap(), any_number);
     assert_eq!(refusal(&[("rows", "2000"), ("tag", "xor")]).unwrap(), any_number);
     assert_eq!(refusal(&[("rows", "2000"), ("index", "modulo")]), None);

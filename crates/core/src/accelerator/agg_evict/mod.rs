@@ -117,8 +117,8 @@ impl Accelerate for AggEvict {
                 name: "index",
                 help: "row of a flow: digest (the default), other bits of its digest; or modulo, \
                        the remainder of its digest or, with tag=xor, of the XOR, as in the paper; \
-                       a sender who chooses keys can make them share a row with \
-                       tag=xor,index=modulo, but not with index=digest or tag=digest",
+                       with tag=xor,index=modulo, a sender who chooses keys can make them share \
+                       a row",
             },
         ],
         memory: "rows x 16 x (4 + key); for each pair 4 more by bytes and 8 more (12 with keys of \
@@ -181,7 +181,7 @@ fn table_size(options: &Options) -> Result<TableSize, BuildError> {
             BuildErrorKind::OutOfRange {
                 name: "rows",
                 value: rows.to_string(),
-                range: format!("a power of two up to {MOST_ROWS}, or any number with index=modulo"),
+                range: format!("a power of two up to {MOST_ROWS} (index=modulo takes any number)"),
             }
             .into()
         };
