@@ -160,10 +160,12 @@ impl<K: FlowKey> Batch<K> {
             self.bytes[..rows].fill(bytes);
             self.times_ns[..rows].fill(0);
         }
-        // The next keys are prefetched while these are counted, which saves 0.5 ns a packet.
+        // The next keys are prefetched while these are counted, which saves 0.5 ns a packet. The
+        // last of them may reach into one more line.
         for next in (rows..2 * rows).step_by((LINE_BYTES / size_of::<K>()).max(1)) {
             prefetch(keys, next);
         }
+        prefetch(keys, (2 * rows).saturating_sub(1));
         // Rows pushed later may differ.
         self.filled = (rows, bytes);
     }

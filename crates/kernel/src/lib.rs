@@ -6,7 +6,6 @@
 
 #[cfg(feature = "counting")]
 pub mod counting;
-mod coupon;
 mod digest;
 mod exchange;
 mod group;
@@ -21,7 +20,6 @@ mod system;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
-pub use coupon::{SLOT_BITS, coupons};
 pub use digest::{Digester, Words};
 pub use exchange::{Keeper, User, exchange};
 pub use group::{Tags, equal_in_group, equal_in_line};

@@ -13,6 +13,9 @@
 //! The flows of an exact table are sorted by their keys. With `state=counter`, packets and bytes of
 //! a flow take as many bytes as they need (LEB128). Versions 3 and 4 store them in 4 and 8 bytes.
 //!
+//! Registers of HyperLogLog follow from digests. Up to version 5 they followed from MurmurHash3 of the
+//! digests; from version 6 on a byte before them is 1 if they still do.
+//!
 //! A seed is its kind (u8), then: 0, a number (u64); 1, the 256 bits of a random seed; 2, the check
 //! value (u64) of a seed file, which is needed for decoding. The stored form contains the bits of a
 //! random seed, so it must be kept from anyone who can send packets. Under any seed it also
@@ -23,7 +26,7 @@
 //!
 //! Decoding checks the checksum first, builds an empty summary from the parameters within the
 //! memory limit, and lets it load the payload. Nothing else is allocated, except by the library
-//! behind HyperLogLog and KLL, within the bounds of their sizes.
+//! that checks HyperLogLog and is KLL, within the bounds of their sizes.
 
 use std::ops::RangeInclusive;
 
@@ -35,12 +38,10 @@ use crate::summary::{Info, Memory, Options, Parameters, Setting, Summary};
 use crate::terms::{Hierarchy, Measure, Threshold};
 
 const MAGIC: &[u8; 4] = b"FGSM";
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 
-/// Earlier versions that can still be read. Version 4 stores counts of exact tables as wide as they
-/// are in memory; version 3 also cells of sketches.
-const WIDE_COUNTS: u16 = 4;
-const WIDE_CELLS: u16 = 3;
+/// The earliest version that can still be read. [`Reader`] tells in what they differ.
+const EARLIEST: u16 = 3;
 
 /// A decoded summary with its algorithm and options.
 ///
@@ -249,11 +250,10 @@ pub(crate) fn decode_of<K: FlowKey>(
         return invalid(&from, "magic", MAGIC.len(), "no known summary begins with these bytes");
     }
     let version = from.number::<u16>("version")?;
-    if !(WIDE_CELLS..=VERSION).contains(&version) {
-        return invalid(&from, "version", 2, "only versions 3 to 5 are known");
+    if !(EARLIEST..=VERSION).contains(&version) {
+        return invalid(&from, "version", 2, "only versions 3 to 6 are known");
     }
-    from.expect_wide_cells(version == WIDE_CELLS);
-    from.expect_wide_counts(version <= WIDE_COUNTS);
+    from.expect_version(version);
     from.check()?;
 
     let before_head = from.left();

@@ -271,8 +271,8 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     offset: usize,
     key_bytes: usize,
-    has_wide_cells: bool,
-    has_wide_counts: bool,
+    /// The version of the form.
+    version: u16,
     /// Whether the checksum of the bytes around these holds.
     is_checked: bool,
 }
@@ -280,14 +280,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Reads `bytes` from their start.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            bytes,
-            offset: 0,
-            key_bytes: 0,
-            has_wide_cells: false,
-            has_wide_counts: false,
-            is_checked: false,
-        }
+        Self { bytes, offset: 0, key_bytes: 0, version: u16::MAX, is_checked: false }
     }
 
     /// As [`Self::new`], for a part of bytes whose checksum was right: [`Self::check`] does not compute
@@ -296,24 +289,24 @@ impl<'a> Reader<'a> {
         Self { is_checked: true, ..Self::new(bytes) }
     }
 
-    /// Whether cells of sketches are stored as wide as they are in memory, as they once were.
-    pub(crate) fn has_wide_cells(&self) -> bool {
-        self.has_wide_cells
+    /// Sets the version of the form; without this it is the newest.
+    pub(crate) fn expect_version(&mut self, version: u16) {
+        self.version = version;
     }
 
-    /// Sets whether cells are stored as wide as they are in memory.
-    pub(crate) fn expect_wide_cells(&mut self, wide: bool) {
-        self.has_wide_cells = wide;
+    /// Whether cells of sketches are stored as wide as they are in memory, as they once were.
+    pub(crate) fn has_wide_cells(&self) -> bool {
+        self.version <= 3
     }
 
     /// Whether counts of exact tables are stored as wide as they are in memory, as they once were.
     pub(crate) fn has_wide_counts(&self) -> bool {
-        self.has_wide_counts
+        self.version <= 4
     }
 
-    /// Sets whether counts are stored as wide as they are in memory.
-    pub(crate) fn expect_wide_counts(&mut self, wide: bool) {
-        self.has_wide_counts = wide;
+    /// Whether HyperLogLog hashed digests before it took their zeros, as it once did.
+    pub(crate) fn is_rehashed(&self) -> bool {
+        self.version <= 5
     }
 
     /// Whether all bytes have been read.

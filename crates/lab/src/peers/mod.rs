@@ -182,6 +182,7 @@ fn groups(setting: &Setting, flows: usize) -> Result<Vec<Group>, Failure> {
             purpose: EXACT_TABLE,
             contenders: vec![
                 ours::linear_table(setting, flows)?,
+                others::map_of_sizes(),
                 others::map(),
                 others::map_of_digests(),
             ],
@@ -263,8 +264,8 @@ fn markdown(rows: &[Row], about: &str) -> String {
     let _ = write!(
         text,
         "\n{about}; one core, CPU time, keys of eight bytes from memory. Errors are of the sizes of the \
-         large flows, or of the number of flows. The exact table counts bytes beside packets, the maps \
-         packets alone. {}; {}.\n",
+         large flows, or of the number of flows. The exact table counts packets and bytes, as the first map \
+         does; the others count packets alone. {}; {}.\n",
         machine::describe(),
         machine::caches()
     );

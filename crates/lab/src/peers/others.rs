@@ -8,10 +8,12 @@ use datasketches::countmin::CountMinSketch;
 use datasketches::frequencies::FrequentItemsSketch;
 use datasketches::hll::{HllSketch, HllType};
 use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Digester, Isa, Seed};
 use hashbrown::HashMap;
 
 use super::{Contender, Peer};
+use crate::experiment::FRAME_BYTES;
 use crate::speed::{FREQUENT, frequent_bytes};
 
 const DATASKETCHES: &str = "datasketches";
@@ -155,6 +157,22 @@ pub(super) fn map() -> Contender {
         flows: None,
     };
     of(HASHBROWN, "HashMap", with)
+}
+
+/// A map of packets and bytes, as exact tables count both.
+pub(super) fn map_of_sizes() -> Contender {
+    let with = Use {
+        new: || Some(HashMap::<u64, Size>::new()),
+        take: |map, keys| {
+            for key in keys {
+                *map.entry(*key).or_default() += Size { packets: 1, bytes: FRAME_BYTES.into() };
+            }
+        },
+        memory_bytes: HashMap::allocation_size,
+        size: Some(|map, key| map.get(&key).map_or(0, |size| size.packets) as f64),
+        flows: None,
+    };
+    of(HASHBROWN, "HashMap of packets and bytes", with)
 }
 
 /// A counting map hashed by our digest.

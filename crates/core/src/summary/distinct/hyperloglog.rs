@@ -1,15 +1,17 @@
-//! HyperLogLog, by the `datasketches` crate, in the format of Apache DataSketches.
+//! HyperLogLog, in the format of Apache DataSketches.
 //!
 //! Paper: Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal
-//! cardinality estimation algorithm" (AofA 2007), §1 and §2. The library counts few flows exactly
-//! before it switches to registers, and estimates from the history of its registers.
+//! cardinality estimation algorithm" (AofA 2007), §1 and §2. As in that library, few flows are
+//! counted exactly before there are registers, and the estimate is the sum that was known whenever
+//! one was raised (Ting, "Streamed approximate counting of distinct elements", KDD 2014, §4). The
+//! `datasketches` crate merges, and gives bounds; what happens for each packet is here.
 
 use datasketches::common::NumStdDev;
-use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
-use flowgauge_kernel::{Digester, SLOT_BITS, coupons};
+use datasketches::hll::{HllSketch, HllType, HllUnion};
+use flowgauge_kernel::{Digester, Zeroed};
 
 use super::{CONFIDENCE, items_for};
-use crate::batch::{BATCH_PACKETS, Batch};
+use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::describe::form;
@@ -19,28 +21,72 @@ use crate::summary::{
     Options, Parameter, Setting, Summary,
 };
 
-/// Places for digests seen earlier in a batch.
-const SEEN: usize = BATCH_PACKETS;
-
 /// Numbers of registers that the library allows.
 const LEAST: usize = 1 << 4;
 const MOST: usize = 1 << 21;
 
-/// Bytes before a list of hashes, a set of hashes, or the registers in an image. The lowest bits of
-/// byte 7 say which of them follows.
-const LIST_PREAMBLE_BYTES: usize = 8;
-const SET_PREAMBLE_BYTES: usize = 12;
-const SET: u8 = 1;
-const PREAMBLE_BYTES: usize = 40;
-const REGISTERS: u8 = 2;
+/// Bits of a coupon that select a register: the low bits of the digest. The run of zeros above
+/// them, counted from the highest bit on and from 1, is in the coupon's other bits.
+const SLOT_BITS: u32 = 26;
 
-/// The kind of content of an image, if it is long enough.
-fn mode(image: &[u8]) -> Option<u8> {
-    image.get(7).map(|byte| byte & 3)
-}
+/// Ends the run of zeros above the bits of the slot.
+const FLOOR: u64 = 1 << (SLOT_BITS - 1);
+
+/// Fewer registers than this begin with a list of [`LIST`] coupons, others with a set of them.
+const LEAST_WITH_SET: usize = 1 << 8;
+const LIST: usize = 8;
+
+/// Slots of the smallest set.
+const SET: usize = 1 << 5;
+
+/// Bytes before coupons of a list, coupons of a set, or registers in an image.
+const LIST_BYTES: usize = 8;
+const SET_BYTES: usize = 12;
+const REGISTER_BYTES: usize = 40;
+
+/// Flags of an image.
+const EMPTY: u8 = 4;
+const COMPACT: u8 = 8;
+const MERGED: u8 = 16;
 
 /// The standard error of m registers is `ERROR` / √m (§1).
 const ERROR: f64 = 1.04;
+
+/// The content of an image.
+#[derive(Clone, Copy)]
+enum Content {
+    List,
+    Set,
+    Registers,
+}
+
+impl Content {
+    /// The content of this image, and its bytes behind the preamble.
+    fn of(image: &[u8]) -> Option<(Self, &[u8])> {
+        let (content, preamble) = match image.get(7)? & 3 {
+            0 => (Self::List, LIST_BYTES),
+            1 => (Self::Set, SET_BYTES),
+            2 => (Self::Registers, REGISTER_BYTES),
+            _ => return None,
+        };
+        Some((content, image.get(preamble..)?))
+    }
+
+    /// The first eight bytes of an image.
+    fn preamble(self, registers: usize, log_slots: u32, flags: u8, count: usize) -> [u8; 8] {
+        const VERSION: u8 = 1;
+        const FAMILY: u8 = 7;
+        const BYTE_WIDE: u8 = 2 << 2;
+        let (words, mode) = match self {
+            Self::List => (2, 0),
+            Self::Set => (3, 1),
+            Self::Registers => (10, 2),
+        };
+        let log_registers = registers.ilog2() as u8;
+        let (log_slots, count) = (log_slots as u8, count as u8);
+        [words, VERSION, FAMILY, log_registers, log_slots, flags, count, mode | BYTE_WIDE]
+    }
+}
 
 /// A HyperLogLog sketch with registers of one byte.
 ///
@@ -62,20 +108,79 @@ const ERROR: f64 = 1.04;
 /// ```
 pub struct HllRegisters {
     digester: Digester,
-    sketch: HllSketch,
-    registers: usize,
+    registers: Zeroed<u8>,
+    /// A hash set of the coupons of few flows; 0 is a free slot.
+    coupons: Zeroed<u32>,
+    /// The number of coupons; `None` once there are registers instead.
+    few: Option<usize>,
+    sums: Sums,
+    /// The estimate for the number of coupons at which registers replace them.
+    first_estimate: f64,
+    /// Whether coupons come from another hash than the digest, as stored ones once did.
+    rehashed: bool,
     packets: u64,
-    /// A copy of the library's registers, once it has some: most hashes raise none of them, and
-    /// need not be passed to it.
-    copy: Vec<u8>,
-    /// Hashes that may be passed to the library before it is asked again whether it has registers.
-    left: usize,
+}
+
+/// Sums over the registers, from which the estimate follows.
+#[derive(Clone, Copy)]
+struct Sums {
+    /// The sum of the mean numbers of flows per raised register: an estimate of the flows. Unknown
+    /// once sketches were merged, since it depends on the order of the flows.
+    estimate: Option<f64>,
+    /// The sum of 2^-r over all registers r below 32, and over the others: so both are exact.
+    inverse: [f64; 2],
+    /// The number of registers that are 0.
+    zeros: usize,
+}
+
+impl Sums {
+    fn new(registers: usize) -> Self {
+        Self { estimate: Some(0.0), inverse: [registers as f64, 0.0], zeros: registers }
+    }
+
+    /// The sums of registers whose estimate is known otherwise.
+    fn of(registers: &[u8], estimate: Option<f64>) -> Self {
+        let mut sums = Self { estimate, inverse: [0.0; 2], zeros: 0 };
+        for &register in registers {
+            sums.zeros += usize::from(register == 0);
+            *sums.part(register) += inverse(register);
+        }
+        sums
+    }
+
+    fn part(&mut self, register: u8) -> &mut f64 {
+        &mut self.inverse[usize::from(register >= 32)]
+    }
+
+    /// A register of `registers` is raised.
+    fn raise(&mut self, registers: usize, from: u8, to: u8) {
+        let mean = registers as f64 / (self.inverse[0] + self.inverse[1]);
+        self.estimate = self.estimate.map(|estimate| estimate + mean);
+        *self.part(from) -= inverse(from);
+        *self.part(to) += inverse(to);
+        self.zeros -= usize::from(from == 0);
+    }
+}
+
+/// 2^-register.
+fn inverse(register: u8) -> f64 {
+    1.0 / (1_u64 << register) as f64
+}
+
+/// The run of zeros of a digest above the bits that select a register, counted from 1.
+#[inline(always)]
+fn run(digest: u64) -> u8 {
+    (digest | FLOOR).leading_zeros() as u8 + 1
+}
+
+fn coupon(digest: u64) -> u32 {
+    u32::from(run(digest)) << SLOT_BITS | digest as u32 & ((1 << SLOT_BITS) - 1)
 }
 
 /// HyperLogLog, in the catalog as `hyperloglog`.
 ///
-/// Cost: one hash of the digest and one register. Memory in bytes: `2 × registers`; half of it is the
-/// library's, allocated as flows arrive, and again after each `clear`.
+/// Cost: the digest and one register. Memory in bytes: `registers`, and half as much for coupons (64
+/// for fewer than 128 registers).
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
@@ -97,7 +202,7 @@ pub struct HyperLogLog;
 impl Describe for HyperLogLog {
     const INFO: Info = Info {
         name: "hyperloglog",
-        idea: "registers of the longest run of zero bits, by the datasketches library",
+        idea: "registers of the longest run of zero bits, in the format of Apache DataSketches",
         paper: "Flajolet et al. (AofA 2007), sections 1 and 2",
         parameters: &[
             Parameter {
@@ -110,7 +215,7 @@ impl Describe for HyperLogLog {
                 help: "instead of registers: the standard error, as a share of the flows",
             },
         ],
-        memory: "2 x registers",
+        memory: "3/2 x registers; below 128: registers + 64",
         forms: &[form![Cardinality]],
         laws: Laws { commutable: true, aggregatable: true, ..Laws::NONE },
     };
@@ -120,20 +225,64 @@ impl Describe for HyperLogLog {
     }
 }
 
-/// An empty sketch, unless the library refuses the number of registers.
-fn empty(registers: usize) -> Option<HllSketch> {
-    HllSketch::new(registers.ilog2() as u8, HllType::Hll8).ok()
+/// The coupons that replace nothing yet: with so many, registers do.
+fn most_coupons(registers: usize) -> usize {
+    if registers < LEAST_WITH_SET { LIST } else { most_in(registers / 8) + 1 }
 }
 
-/// Whether the registers of an image, if it has any, are runs of fewer than 64 zeros, and the
-/// stated number of them is zero. The library relies on both but checks neither.
-fn registers_are_possible(image: &[u8]) -> bool {
-    if mode(image) != Some(REGISTERS) {
-        return true;
+/// The coupons at most in a set of so many slots.
+fn most_in(slots: usize) -> usize {
+    3 * slots / 4
+}
+
+/// The image of these coupons.
+fn image_of(coupons: &[u32], registers: usize) -> Vec<u8> {
+    let count = coupons.len();
+    let mut image = Vec::with_capacity(SET_BYTES + size_of_val(coupons));
+    if count < LIST || registers < LEAST_WITH_SET {
+        let flags = COMPACT | if count == 0 { EMPTY } else { 0 };
+        image.extend(Content::List.preamble(registers, LIST.ilog2(), flags, count));
+    } else {
+        let mut slots = SET;
+        while count > most_in(slots) && 8 * slots < registers {
+            slots *= 2;
+        }
+        image.extend(Content::Set.preamble(registers, slots.ilog2(), COMPACT, 0));
+        image.extend((count as u32).to_le_bytes());
     }
-    let Some((preamble, registers)) = image.split_at_checked(PREAMBLE_BYTES) else { return false };
-    let zeros: u32 = registers.iter().map(|register| u32::from(*register == 0)).sum();
-    preamble[32..36] == zeros.to_le_bytes() && registers.iter().all(|register| *register < 64)
+    image.extend(coupons.iter().flat_map(|coupon| coupon.to_le_bytes()));
+    image
+}
+
+/// Whether the coupons or registers of an image are some that a sketch can have. The library relies
+/// on most of it but checks little.
+fn is_possible(image: &[u8], registers: usize) -> bool {
+    match Content::of(image) {
+        Some((Content::Registers, runs)) => {
+            let zeros: u32 = runs.iter().map(|run| u32::from(*run == 0)).sum();
+            let estimate = number(image, 8);
+            runs.len() == registers
+                && image[32..36] == zeros.to_le_bytes()
+                && runs.iter().all(|run| *run < 64)
+                && estimate.is_finite()
+                && estimate >= 0.0
+        }
+        Some((_, coupons)) => {
+            let (coupons, rest) = coupons.as_chunks::<4>();
+            let mut coupons = coupons.iter().map(|coupon| u32::from_le_bytes(*coupon));
+            rest.is_empty()
+                && coupons.len() < most_coupons(registers)
+                && coupons.all(|coupon| coupon >> SLOT_BITS != 0)
+        }
+        None => false,
+    }
+}
+
+/// The floating-point number at this offset of an image of registers.
+fn number(image: &[u8], at: usize) -> f64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&image[at..at + 8]);
+    f64::from_le_bytes(bytes)
 }
 
 impl HllRegisters {
@@ -152,99 +301,187 @@ impl HllRegisters {
             }
             .into());
         }
-        options.memory.take(2 * registers)?;
-        let sketch = empty(registers).ok_or(BuildErrorKind::Unfit {
+        let refused = BuildErrorKind::Unfit {
             algorithm: HyperLogLog::INFO.name,
             reason: format!("the library refuses {registers} registers"),
-        })?;
-        let (digester, copy) = (options.digester, Vec::with_capacity(registers));
-        Ok(Self { digester, sketch, registers, packets: 0, copy, left: registers })
+        };
+        Ok(Self {
+            digester: options.digester,
+            registers: options.memory.zeroed(registers)?,
+            coupons: options.memory.zeroed((registers / 8).max(2 * LIST))?,
+            few: Some(0),
+            sums: Sums::new(registers),
+            first_estimate: first_estimate(registers).ok_or(refused)?,
+            rehashed: false,
+            packets: 0,
+        })
     }
 
-    /// The image in the format of the DataSketches libraries. A set of hashes is sorted, since its
-    /// order in the library depends on the order of arrival.
+    /// The image in the format of the DataSketches libraries, with sorted coupons.
     pub fn image(&self) -> Vec<u8> {
-        let mut image = self.sketch.serialize();
-        if mode(&image) == Some(SET) {
-            image[SET_PREAMBLE_BYTES..].as_chunks_mut::<4>().0.sort_unstable();
+        if self.few.is_some() {
+            let mut coupons: Vec<u32> = self.coupons().collect();
+            coupons.sort_unstable();
+            return image_of(&coupons, self.registers.len());
         }
+        let Sums { estimate, inverse, zeros } = self.sums;
+        let flags = if estimate.is_none() { MERGED } else { 0 };
+        let mut image = Vec::with_capacity(REGISTER_BYTES + self.registers.len());
+        image.extend(Content::Registers.preamble(self.registers.len(), 0, flags, 0));
+        for number in [estimate.unwrap_or(0.0), inverse[0], inverse[1]] {
+            image.extend(number.to_le_bytes());
+        }
+        image.extend((zeros as u64).to_le_bytes());
+        image.extend(&*self.registers);
         image
     }
 
-    /// Counts the flows with these digests, a batch of them at most.
-    fn count(&mut self, digests: &[u64]) {
-        if self.copy.is_empty() {
-            return self.count_few(digests);
-        }
-        let mut hashes = [0; BATCH_PACKETS];
-        let hashes = &mut hashes[..digests.len()];
-        coupons(self.digester.isa(), digests, hashes);
-        let last = self.copy.len() - 1;
-        for (hash, digest) in hashes.iter().zip(digests) {
-            let run = (hash >> SLOT_BITS) as u8;
-            let register = &mut self.copy[*hash as usize & last];
-            if run > *register {
-                *register = run;
-                self.pass_on(*digest);
+    /// The coupons in the set.
+    fn coupons(&self) -> impl Iterator<Item = u32> {
+        self.coupons.iter().copied().filter(|coupon| *coupon != 0)
+    }
+
+    /// The same sketch of the library.
+    fn sketch(&self) -> Option<HllSketch> {
+        HllSketch::deserialize(&self.image()).ok()
+    }
+
+    /// Takes over the sketch of an image that [is possible](is_possible).
+    fn restore(&mut self, image: &[u8]) {
+        self.empty();
+        match Content::of(image) {
+            Some((Content::Registers, runs)) => {
+                self.registers.copy_from_slice(runs);
+                let estimate = (image[5] & MERGED == 0).then(|| number(image, 8));
+                self.sums = Sums::of(&self.registers, estimate);
+                self.few = None;
             }
+            Some((_, coupons)) => {
+                for coupon in coupons.as_chunks::<4>().0 {
+                    self.take(u32::from_le_bytes(*coupon));
+                }
+            }
+            None => {}
         }
     }
 
-    /// Counts flows while the library keeps their hashes. Digests that are repeated are skipped,
-    /// without a branch because repetition is unpredictable.
-    fn count_few(&mut self, digests: &[u64]) {
-        let (mut seen, mut new, mut found) = ([0; SEEN], [0; BATCH_PACKETS], 0);
-        // Its own place is 1, so that it matches no digest.
-        seen[0] = 1;
-        for &digest in digests {
-            let place = &mut seen[digest as usize % SEEN];
-            new[found % BATCH_PACKETS] = digest;
-            found += usize::from(*place != digest);
-            *place = digest;
+    fn empty(&mut self) {
+        match self.few {
+            Some(_) => self.coupons.fill(0),
+            None => self.registers.fill(0),
         }
-        for digest in &new[..found] {
-            self.pass_on(*digest);
+        self.few = Some(0);
+        self.sums = Sums::new(self.registers.len());
+    }
+
+    /// Counts the flows with these digests.
+    fn count(&mut self, mut digests: &[u64]) {
+        if self.rehashed {
+            return digests.iter().for_each(|digest| self.take(rehashed(*digest)));
         }
-        match self.left.checked_sub(found) {
-            Some(left) => self.left = left,
-            None => self.look(),
+        while let (Some(_), [digest, rest @ ..]) = (self.few, digests) {
+            self.take(coupon(*digest));
+            digests = rest;
+        }
+        while let Some(at) = first_higher(&self.registers, digests) {
+            self.take(coupon(digests[at]));
+            digests = &digests[at + 1..];
+        }
+    }
+
+    /// Counts the flow with this coupon.
+    #[inline(never)]
+    fn take(&mut self, coupon: u32) {
+        match self.few {
+            Some(few) => self.insert(coupon, few),
+            None => self.raise(coupon),
+        }
+    }
+
+    /// Inserts a coupon beside so many others, and replaces them by registers if they are too many.
+    fn insert(&mut self, coupon: u32, few: usize) {
+        let last = self.coupons.len() - 1;
+        let mut slot = coupon as usize & last;
+        while self.coupons[slot] != 0 {
+            if self.coupons[slot] == coupon {
+                return;
+            }
+            slot = (slot + 1) & last;
+        }
+        self.coupons[slot] = coupon;
+        self.few = Some(few + 1);
+        if few + 1 == most_coupons(self.registers.len()) {
+            self.few = None;
+            for slot in 0..=last {
+                let coupon = std::mem::take(&mut self.coupons[slot]);
+                self.raise(coupon);
+            }
+            self.sums.estimate = Some(self.first_estimate);
+        }
+    }
+
+    /// Raises the register of a coupon, if it is lower.
+    fn raise(&mut self, coupon: u32) {
+        let (registers, run) = (self.registers.len(), (coupon >> SLOT_BITS) as u8);
+        let register = &mut self.registers[coupon as usize & (registers - 1)];
+        if run > *register {
+            self.sums.raise(registers, *register, run);
+            *register = run;
         }
     }
 
     /// Adds the flows of another sketch.
     #[inline(never)]
     fn add(&mut self, other: &Self) -> Result<(), Incompatible> {
-        let refused = |_| Incompatible("the library refuses to merge them");
-        let mut union = HllUnion::new(self.sketch.lg_config_k()).map_err(refused)?;
-        union.update(&self.sketch);
-        union.update(&other.sketch);
-        self.sketch = union.to_sketch(HllType::Hll8);
-        self.look();
+        let refused = Incompatible("the library refuses to merge them");
+        let sketches = self.sketch().zip(other.sketch());
+        let union = HllUnion::new(self.registers.len().ilog2() as u8).ok();
+        let (Some((own, other_sketch)), Some(mut union)) = (sketches, union) else {
+            return Err(refused);
+        };
+        union.update(&own);
+        union.update(&other_sketch);
+        self.restore(&union.to_sketch(HllType::Hll8).serialize());
         self.packets = self.packets.saturating_add(other.packets);
         Ok(())
     }
+}
 
-    #[inline(never)]
-    fn pass_on(&mut self, digest: u64) {
-        self.sketch.update_with_coupon(Coupon::from_value(digest));
-    }
+/// The library's estimate of the flows when registers replace their coupons.
+fn first_estimate(registers: usize) -> Option<f64> {
+    let coupons: Vec<u32> =
+        (1..).take(most_coupons(registers)).map(|slot| 1 << SLOT_BITS | slot).collect();
+    HllSketch::deserialize(&image_of(&coupons, registers)).ok().map(|sketch| sketch.estimate())
+}
 
-    /// Copies the registers of the library, if it has some. It keeps hashes only of few flows, so
-    /// that looking again after as many hashes as there are registers takes little time.
-    fn look(&mut self) {
-        let image = self.sketch.serialize();
-        let registers = image.get(PREAMBLE_BYTES..).filter(|_| mode(&image) == Some(REGISTERS));
-        self.copy.clear();
-        self.copy.extend_from_slice(registers.unwrap_or_default());
-        self.left = self.registers;
-    }
+/// The place of the first digest that raises its register.
+#[inline(always)]
+fn first_higher(registers: &[u8], digests: &[u64]) -> Option<usize> {
+    let last = registers.len().checked_sub(1)?;
+    digests.iter().position(|digest| {
+        // Its run is above the register if it has at least so many leading zeros: no higher bit is
+        // set. A shift by 64 would be one by none.
+        let register = registers[*digest as usize & last];
+        ((digest | FLOOR) >> 1).wrapping_shr(63 - u32::from(register)) == 0
+    })
+}
+
+/// The coupon of a digest in sketches that were stored when the library hashed digests: by its hash.
+fn rehashed(digest: u64) -> u32 {
+    let Ok(mut sketch) = HllSketch::new(LEAST.ilog2() as u8, HllType::Hll8) else { return 0 };
+    sketch.update(digest);
+    sketch.serialize()[LIST_BYTES..].first_chunk().map_or(0, |coupon| u32::from_le_bytes(*coupon))
 }
 
 impl<K: FlowKey> Ingest<K> for HllRegisters {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         self.count(batch.digests());
-        let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        let packets = if batch.is_plain() {
+            batch.len() as u64
+        } else {
+            batch.packets().iter().map(|&packets| u64::from(packets)).sum()
+        };
         self.packets = self.packets.saturating_add(packets);
     }
 
@@ -260,74 +497,75 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
 
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
+        if self.packets == 0 {
+            self.rehashed = other.rehashed;
+        }
+        if self.rehashed != other.rehashed && other.packets > 0 {
+            return Err(Incompatible("hashes of registers differ"));
+        }
         self.add(other)
     }
 
     fn save(&self, out: &mut Writer) {
         out.number(self.packets);
+        out.number(u8::from(self.rehashed));
         out.bytes(&self.image());
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.packets = from.number("packets")?;
+        self.rehashed = from.is_rehashed() || from.flag("whether digests were hashed")?;
+        let registers = self.registers.len();
         // At most one byte per register, or four for each of few flows.
-        let image = from.bytes("registers", 64 + 4 * self.registers)?;
-        let sketch = Some(image)
-            .filter(|image| registers_are_possible(image))
-            .and_then(|image| HllSketch::deserialize(image).ok())
-            .filter(|sketch| sketch.lg_config_k() == self.sketch.lg_config_k())
-            .filter(|sketch| sketch.target_type() == HllType::Hll8);
-        self.sketch =
-            sketch.ok_or(from.invalid("registers", image.len(), "it is not such a sketch"))?;
-        self.look();
+        let image = from.bytes("registers", 64 + 4 * registers)?;
+        let possible = is_possible(image, registers)
+            && HllSketch::deserialize(image).is_ok_and(|sketch| {
+                1 << sketch.lg_config_k() == registers && sketch.target_type() == HllType::Hll8
+            });
+        if !possible {
+            return Err(from.invalid("registers", image.len(), "it is not such a sketch"));
+        }
+        self.restore(image);
         Ok(())
     }
 
     fn clear(&mut self) {
-        // The library cannot empty a sketch. It does not refuse a size that it accepted before.
-        if let Some(sketch) = empty(self.registers) {
-            self.sketch = sketch;
-        }
-        self.look();
+        self.empty();
+        self.rehashed = false;
         self.packets = 0;
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
-        vec![("registers", Setting::Integer(self.registers as u64))]
+        vec![("registers", Setting::Integer(self.registers.len() as u64))]
     }
 
     fn memory_bytes(&self) -> usize {
-        2 * self.registers
+        self.registers.memory_bytes() + self.coupons.memory_bytes()
     }
 }
 
 impl Answers for HllRegisters {
     fn cardinality(&self) -> Option<Estimate> {
+        let sketch = self.sketch()?;
         let most = self.packets as f64;
         let bounds = |bound: f64| bound.clamp(0.0, most);
         Some(Estimate {
-            value: bounds(self.sketch.estimate()),
-            low: bounds(self.sketch.lower_bound(NumStdDev::Two)),
-            high: bounds(self.sketch.upper_bound(NumStdDev::Two)),
+            value: bounds(sketch.estimate()),
+            low: bounds(sketch.lower_bound(NumStdDev::Two)),
+            high: bounds(sketch.upper_bound(NumStdDev::Two)),
             confidence: Some(CONFIDENCE),
         })
     }
 
+    /// `None` for a sketch with another hash: its registers do not compare with those of others.
     fn registers(&self) -> Option<Vec<u32>> {
-        let image = self.sketch.serialize();
-        let hashes = match mode(&image) {
-            Some(REGISTERS) => {
-                let registers = image.get(PREAMBLE_BYTES..)?;
-                return Some(registers.iter().map(|register| u32::from(*register)).collect());
-            }
-            Some(SET) => image.get(SET_PREAMBLE_BYTES..)?,
-            _ => image.get(LIST_PREAMBLE_BYTES..)?,
-        };
-        let mut registers = vec![0; self.registers];
-        for hash in hashes.as_chunks::<4>().0 {
-            let hash = u32::from_le_bytes(*hash);
-            let register = &mut registers[hash as usize % self.registers];
-            *register = (hash >> SLOT_BITS).max(*register);
+        if self.rehashed {
+            return None;
+        }
+        let mut registers: Vec<u32> = self.registers.iter().map(|run| u32::from(*run)).collect();
+        for coupon in self.coupons() {
+            let register = &mut registers[coupon as usize % self.registers.len()];
+            *register = (coupon >> SLOT_BITS).max(*register);
         }
         Some(registers)
     }
@@ -337,60 +575,124 @@ impl Answers for HllRegisters {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-    use flowgauge_kernel::{Isa, Seed};
-
     use super::*;
+    use crate::batch::BATCH_PACKETS;
     use crate::key::Key8;
+    use crate::summary::Parameters;
 
-    /// An empty summary, and the library's sketch of the same size.
-    fn pair(registers: usize, isa: Isa) -> (HllRegisters, HllSketch) {
-        let digester = Digester::new(Seed::number(1), isa);
-        let (sketch, copy) = (empty(registers).unwrap(), Vec::new());
-        let summary =
-            HllRegisters { digester, sketch, registers, packets: 0, copy, left: registers };
-        (summary, empty(registers).unwrap())
+    fn summary(registers: usize) -> HllRegisters {
+        let mut options = Options::new(1 << 20, 1);
+        options.parameters = Parameters::new([("registers", registers)]);
+        HllRegisters::new(&options).unwrap()
+    }
+
+    /// The library's sketch as an image with sorted coupons.
+    fn sorted(sketch: &HllSketch) -> Vec<u8> {
+        let mut image = sketch.serialize();
+        let coupons = match Content::of(&image).unwrap() {
+            (Content::Registers, _) => return image,
+            (_, coupons) => image.len() - coupons.len(),
+        };
+        image[coupons..].as_chunks_mut::<4>().0.sort_by_key(|coupon| u32::from_le_bytes(*coupon));
+        image
     }
 
     #[test]
-    fn the_library_gets_every_hash_that_changes_its_sketch() {
-        for isa in Isa::available() {
-            for (registers, flows) in [(16, 5), (16, 1000), (1024, 90), (1024, 200_000)] {
-                let (mut summary, mut sketch) = pair(registers, isa);
-                let mut random = fastrand::Rng::with_seed(1);
-                let digests: Vec<u64> = (0..flows).map(|_| random.u64(..)).collect();
-                for _ in 0..3 {
-                    for batch in digests.chunks(BATCH_PACKETS) {
-                        summary.count(batch);
-                    }
-                    for digest in &digests {
-                        sketch.update_with_coupon(Coupon::from_value(*digest));
-                    }
+    fn the_same_coupons_give_the_library_s_image() {
+        for (registers, flows) in [
+            (16, 5),
+            (16, 1000),
+            (128, 8),
+            (256, 25),
+            (1024, 90),
+            (1024, 96),
+            (1024, 97),
+            (4096, 50_000),
+        ] {
+            let mut summary = summary(registers);
+            let mut sketch = HllSketch::new(registers.ilog2() as u8, HllType::Hll8).unwrap();
+            summary.rehashed = true;
+            let mut random = fastrand::Rng::with_seed(1);
+            for digest in (0..flows).map(|_| random.u64(..)) {
+                for _ in 0..2 {
+                    summary.count(&[digest]);
+                    sketch.update(digest);
                 }
-                let mut image = sketch.serialize();
-                if mode(&image) == Some(SET) {
-                    image[SET_PREAMBLE_BYTES..].as_chunks_mut::<4>().0.sort_unstable();
-                }
-                assert_eq!(summary.image(), image, "{isa}: {flows} flows, {registers} registers");
-                assert_eq!(summary.copy.is_empty(), flows < 100);
             }
+            assert_eq!(summary.image(), sorted(&sketch), "{flows} flows, {registers} registers");
         }
+    }
+
+    #[test]
+    fn batches_count_as_their_coupons_do() {
+        for (registers, flows) in [(16, 1000), (1024, 500), (1024, 200_000)] {
+            let (mut batches, mut coupons) = (summary(registers), summary(registers));
+            let mut random = fastrand::Rng::with_seed(2);
+            let digests: Vec<u64> = (0..flows).map(|_| random.u64(..)).collect();
+            for _ in 0..3 {
+                for digests in digests.chunks(BATCH_PACKETS) {
+                    batches.count(digests);
+                }
+                for digest in &digests {
+                    coupons.take(coupon(*digest));
+                }
+            }
+            assert_eq!(batches.image(), coupons.image(), "{flows} flows, {registers} registers");
+        }
+    }
+
+    #[test]
+    fn runs_are_counted_above_the_slot() {
+        let coupons = [u64::MAX, 1 << 63, 1 << 62, 1 << 26, 5, 0].map(coupon);
+        let runs = coupons.map(|coupon| coupon >> SLOT_BITS);
+        assert_eq!(runs, [1, 1, 2, 38, 39, 39]);
+        assert_eq!(coupons.map(|coupon| coupon % 64), [63, 0, 0, 0, 5, 0]);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_registers() {
+        let mut summary = summary(64);
+        let mut random = fastrand::Rng::with_seed(3);
+        // Long runs of zeros are in the second sum.
+        let digests: Vec<u64> = (0..5000).map(|_| random.u64(..) >> (random.u32(..40))).collect();
+        summary.count(&digests);
+        let Sums { inverse, zeros, estimate } = Sums::of(&summary.registers, None);
+        assert_eq!((inverse, zeros), (summary.sums.inverse, summary.sums.zeros));
+        assert!(inverse[1] > 0.0 && estimate.is_none());
     }
 
     #[test]
     fn merged_registers_are_known() {
         let mut random = fastrand::Rng::with_seed(2);
-        let (mut one, mut all) = pair(64, Isa::best());
-        let (mut other, _) = pair(64, Isa::best());
+        let (mut one, mut other, mut all) = (summary(64), summary(64), summary(64));
         for summary in [&mut one, &mut other] {
             let digests = [(); BATCH_PACKETS].map(|()| random.u64(..));
             summary.count(&digests);
-            for digest in &digests {
-                all.update_with_coupon(Coupon::from_value(*digest));
-            }
+            all.count(&digests);
+            summary.packets = 256;
         }
         Summary::<Key8>::merge(&mut one, &other).unwrap();
-        assert_eq!(one.copy, all.serialize()[PREAMBLE_BYTES..]);
+        assert_eq!(one.registers[..], all.registers[..]);
+        assert_eq!(one.sums.estimate, None);
         Summary::<Key8>::clear(&mut one);
-        assert!(one.copy.is_empty());
+        assert_eq!(one.image(), summary(64).image());
+    }
+
+    #[test]
+    fn sketches_with_other_hashes_do_not_merge() {
+        let (mut own, mut other) = (summary(64), summary(64));
+        other.rehashed = true;
+        for summary in [&mut own, &mut other] {
+            summary.count(&[7; 3]);
+            summary.packets = 3;
+        }
+        assert!(other.registers().is_none() && own.registers().is_some());
+        assert_eq!(
+            Summary::<Key8>::merge(&mut own, &other),
+            Err(Incompatible("hashes of registers differ"))
+        );
+        let mut empty = summary(64);
+        Summary::<Key8>::merge(&mut empty, &other).unwrap();
+        assert_eq!((empty.image(), empty.rehashed), (other.image(), true));
     }
 }

@@ -124,7 +124,7 @@ fn epochs(setting: &Setting) -> usize {
 const SKEW: f64 = 1.1;
 
 /// Buckets of the exact table: more than there are flows.
-const BUCKETS: usize = 1 << 21;
+const BUCKETS: usize = 1 << 23;
 
 /// A flow.
 struct Flow {
