@@ -10,7 +10,7 @@ use datasketches::common::NumStdDev;
 use datasketches::hll::{HllSketch, HllType, HllUnion};
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::{CONFIDENCE, items_for};
+use super::{CONFIDENCE, items_for, packets_in};
 use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
@@ -365,6 +365,7 @@ impl HllRegisters {
         }
     }
 
+    #[inline(never)]
     fn empty(&mut self) {
         match self.few {
             Some(_) => self.coupons.fill(0),
@@ -375,6 +376,7 @@ impl HllRegisters {
     }
 
     /// Counts the flows with these digests.
+    #[inline(never)]
     fn count(&mut self, mut digests: &[u64]) {
         if self.rehashed {
             return digests.iter().for_each(|digest| self.take(rehashed(*digest)));
@@ -433,6 +435,12 @@ impl HllRegisters {
     /// Adds the flows of another sketch.
     #[inline(never)]
     fn add(&mut self, other: &Self) -> Result<(), Incompatible> {
+        if self.packets == 0 {
+            self.rehashed = other.rehashed;
+        }
+        if self.rehashed != other.rehashed && other.packets > 0 {
+            return Err(Incompatible("hashes of registers differ"));
+        }
         let refused = Incompatible("the library refuses to merge them");
         let sketches = self.sketch().zip(other.sketch());
         let union = HllUnion::new(self.registers.len().ilog2() as u8).ok();
@@ -443,6 +451,33 @@ impl HllRegisters {
         union.update(&other_sketch);
         self.restore(&union.to_sketch(HllType::Hll8).serialize());
         self.packets = self.packets.saturating_add(other.packets);
+        Ok(())
+    }
+
+    /// As [`Summary::save`], which is compiled for each key.
+    #[inline(never)]
+    fn write(&self, out: &mut Writer) {
+        out.number(self.packets);
+        out.number(u8::from(self.rehashed));
+        out.bytes(&self.image());
+    }
+
+    /// As [`Summary::load`].
+    #[inline(never)]
+    fn read(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.packets = from.number("packets")?;
+        self.rehashed = from.is_rehashed() || from.flag("whether digests were hashed")?;
+        let registers = self.registers.len();
+        // At most one byte per register, or four for each of few flows.
+        let image = from.bytes("registers", 64 + 4 * registers)?;
+        let possible = is_possible(image, registers)
+            && HllSketch::deserialize(image).is_ok_and(|sketch| {
+                1 << sketch.lg_config_k() == registers && sketch.target_type() == HllType::Hll8
+            });
+        if !possible {
+            return Err(from.invalid("registers", image.len(), "it is not such a sketch"));
+        }
+        self.restore(image);
         Ok(())
     }
 }
@@ -477,12 +512,7 @@ impl<K: FlowKey> Ingest<K> for HllRegisters {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         self.count(batch.digests());
-        let packets = if batch.is_plain() {
-            batch.len() as u64
-        } else {
-            batch.packets().iter().map(|&packets| u64::from(packets)).sum()
-        };
-        self.packets = self.packets.saturating_add(packets);
+        self.packets = self.packets.saturating_add(packets_in(batch));
     }
 
     fn wants_bytes(&self) -> bool {
@@ -497,36 +527,15 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
 
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
-        if self.packets == 0 {
-            self.rehashed = other.rehashed;
-        }
-        if self.rehashed != other.rehashed && other.packets > 0 {
-            return Err(Incompatible("hashes of registers differ"));
-        }
         self.add(other)
     }
 
     fn save(&self, out: &mut Writer) {
-        out.number(self.packets);
-        out.number(u8::from(self.rehashed));
-        out.bytes(&self.image());
+        self.write(out);
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.packets = from.number("packets")?;
-        self.rehashed = from.is_rehashed() || from.flag("whether digests were hashed")?;
-        let registers = self.registers.len();
-        // At most one byte per register, or four for each of few flows.
-        let image = from.bytes("registers", 64 + 4 * registers)?;
-        let possible = is_possible(image, registers)
-            && HllSketch::deserialize(image).is_ok_and(|sketch| {
-                1 << sketch.lg_config_k() == registers && sketch.target_type() == HllType::Hll8
-            });
-        if !possible {
-            return Err(from.invalid("registers", image.len(), "it is not such a sketch"));
-        }
-        self.restore(image);
-        Ok(())
+        self.read(from)
     }
 
     fn clear(&mut self) {

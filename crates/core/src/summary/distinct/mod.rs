@@ -50,6 +50,17 @@ fn counting_error(cells: f64, load: f64) -> f64 {
     (load.exp() - load - 1.0).max(0.0).sqrt() / (cells.sqrt() * load)
 }
 
+/// The number of packets in a batch.
+#[inline]
+fn packets_in<K: FlowKey>(batch: &Batch<K>) -> u64 {
+    /// Not compiled for each key.
+    #[inline(never)]
+    fn sum(packets: &[u32]) -> u64 {
+        packets.iter().map(|packets| u64::from(*packets)).sum()
+    }
+    if batch.is_plain() { batch.len() as u64 } else { sum(batch.packets()) }
+}
+
 /// The smallest power of two of items, from `least` to `most`, whose standard error `error /
 /// √items` is at most `epsilon`.
 fn items_for(
@@ -105,8 +116,7 @@ impl<K: FlowKey, M: Marks> Ingest<K> for Bitmaps<M> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         M::mark(&mut self.words, batch.digests());
-        let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
-        self.packets = self.packets.saturating_add(packets);
+        self.packets = self.packets.saturating_add(packets_in(batch));
     }
 
     fn wants_bytes(&self) -> bool {
