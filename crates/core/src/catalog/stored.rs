@@ -13,8 +13,8 @@
 //! The flows of an exact table are sorted by their keys. With `state=counter`, packets and bytes of
 //! a flow take as many bytes as they need (LEB128). Versions 3 and 4 store them in 4 and 8 bytes.
 //!
-//! Registers of HyperLogLog follow from digests. Up to version 5 they followed from MurmurHash3 of the
-//! digests; from version 6 on a byte before them is 1 if they still do.
+//! Registers of HyperLogLog follow from digests. Up to version 5 they followed from MurmurHash3 of
+//! the digests. From version 6 on, a byte before them is 1 if they do.
 //!
 //! A seed is its kind (u8), then: 0, a number (u64); 1, the 256 bits of a random seed; 2, the check
 //! value (u64) of a seed file, which is needed for decoding. The stored form contains the bits of a
@@ -26,7 +26,7 @@
 //!
 //! Decoding checks the checksum first, builds an empty summary from the parameters within the
 //! memory limit, and lets it load the payload. Nothing else is allocated, except by the library
-//! that checks HyperLogLog and is KLL, within the bounds of their sizes.
+//! that checks HyperLogLog and holds KLL, within the bounds of their sizes.
 
 use std::ops::RangeInclusive;
 
@@ -40,7 +40,7 @@ use crate::terms::{Hierarchy, Measure, Threshold};
 const MAGIC: &[u8; 4] = b"FGSM";
 const VERSION: u16 = 6;
 
-/// The earliest version that can still be read. [`Reader`] tells in what they differ.
+/// The earliest version that can still be read; [`Reader`] knows what differs.
 const EARLIEST: u16 = 3;
 
 /// A decoded summary with its algorithm and options.

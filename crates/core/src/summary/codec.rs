@@ -304,7 +304,7 @@ impl<'a> Reader<'a> {
         self.version <= 4
     }
 
-    /// Whether HyperLogLog hashed digests before it took their zeros, as it once did.
+    /// Whether registers of HyperLogLog follow from a hash of the digests, as they once did.
     pub(crate) fn is_rehashed(&self) -> bool {
         self.version <= 5
     }

@@ -34,7 +34,7 @@ fn of_version(version: u16, info: &Info) -> PathBuf {
     path.with_file_name(format!("version-{version}")).join(path.file_name().unwrap())
 }
 
-/// The algorithm whose registers have another meaning since version 5.
+/// The algorithm whose registers follow from another hash since version 5.
 const SINCE_5: &str = "hyperloglog";
 
 /// Algorithms whose stored form has changed since version 4.
@@ -119,8 +119,8 @@ fn is_stored_as_of_old<K: FlowKey>(version: u16, info: &Info, bytes: &[u8]) {
     if info.name != SINCE_5 {
         return assert!(again == golden(info), "{}", info.name);
     }
-    // It says of itself that its registers are those of old: it answers, and counts on, but does
-    // not merge with registers of today. So few flows are counted exactly.
+    // Its registers follow from another hash: it answers and counts on, but does not merge with
+    // those of today. So few flows are counted exactly.
     let flows =
         |summary: &dyn Summary<K>| summary.answers().cardinality().unwrap().value.round() as u64;
     let mut options = Options::new(LIMIT, 1);
@@ -129,7 +129,7 @@ fn is_stored_as_of_old<K: FlowKey>(version: u16, info: &Info, bytes: &[u8]) {
     feed(&mut *today, &packets(1500, 120, 29), 256);
     assert_eq!((flows(&*decoded.summary), flows(&*today)), (120, 120));
     let refused = today.merge(&*decoded.summary).unwrap_err();
-    assert!(refused.to_string().contains("hashes of registers differ"), "{refused}");
+    assert!(refused.to_string().contains("hash functions differ"), "{refused}");
     let mut restored = decode::<K>(&again, LIMIT).unwrap().summary;
     feed(&mut *restored, &packets(1500, 120, 29), 256);
     assert_eq!(flows(&*restored), 120, "the same flows came again");

@@ -2,9 +2,10 @@
 //!
 //! Paper: Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal
 //! cardinality estimation algorithm" (AofA 2007), §1 and §2. As in that library, few flows are
-//! counted exactly before there are registers, and the estimate is the sum that was known whenever
-//! one was raised (Ting, "Streamed approximate counting of distinct elements", KDD 2014, §4). The
-//! `datasketches` crate merges, and gives bounds; what happens for each packet is here.
+//! counted exactly before there are registers. Whenever a register is raised, the estimate grows by
+//! the mean number of flows between two such events (Cohen, "All-distances sketches, revisited: HIP
+//! estimators for massive graphs analysis", PODS 2014). Packets are counted here; the
+//! `datasketches` crate merges two sketches, and gives bounds.
 
 use datasketches::common::NumStdDev;
 use datasketches::hll::{HllSketch, HllType, HllUnion};
@@ -116,7 +117,7 @@ pub struct HllRegisters {
     sums: Sums,
     /// The estimate for the number of coupons at which registers replace them.
     first_estimate: f64,
-    /// Whether coupons come from another hash than the digest, as stored ones once did.
+    /// Whether coupons follow from the library's hash of the digest, as stored ones once did.
     rehashed: bool,
     packets: u64,
 }
@@ -124,10 +125,10 @@ pub struct HllRegisters {
 /// Sums over the registers, from which the estimate follows.
 #[derive(Clone, Copy)]
 struct Sums {
-    /// The sum of the mean numbers of flows per raised register: an estimate of the flows. Unknown
-    /// once sketches were merged, since it depends on the order of the flows.
+    /// The number of flows so far. `None` once sketches were merged, since it depends on the order of
+    /// the flows; the library then estimates from the other sums.
     estimate: Option<f64>,
-    /// The sum of 2^-r over all registers r below 32, and over the others: so both are exact.
+    /// The sum of 2^-r over all registers r below 32, and over the others. Each sum is exact.
     inverse: [f64; 2],
     /// The number of registers that are 0.
     zeros: usize,
@@ -439,16 +440,16 @@ impl HllRegisters {
             self.rehashed = other.rehashed;
         }
         if self.rehashed != other.rehashed && other.packets > 0 {
-            return Err(Incompatible("hashes of registers differ"));
+            return Err(Incompatible("hash functions differ"));
         }
         let refused = Incompatible("the library refuses to merge them");
         let sketches = self.sketch().zip(other.sketch());
         let union = HllUnion::new(self.registers.len().ilog2() as u8).ok();
-        let (Some((own, other_sketch)), Some(mut union)) = (sketches, union) else {
+        let (Some((own, theirs)), Some(mut union)) = (sketches, union) else {
             return Err(refused);
         };
         union.update(&own);
-        union.update(&other_sketch);
+        union.update(&theirs);
         self.restore(&union.to_sketch(HllType::Hll8).serialize());
         self.packets = self.packets.saturating_add(other.packets);
         Ok(())
@@ -698,7 +699,7 @@ mod tests {
         assert!(other.registers().is_none() && own.registers().is_some());
         assert_eq!(
             Summary::<Key8>::merge(&mut own, &other),
-            Err(Incompatible("hashes of registers differ"))
+            Err(Incompatible("hash functions differ"))
         );
         let mut empty = summary(64);
         Summary::<Key8>::merge(&mut empty, &other).unwrap();
