@@ -6,7 +6,7 @@ CARGO := $(shell command -v cargo 2>/dev/null)
 LIBDIR ?= $(PREFIX)/lib
 BINARY := target/release/flowgauge
 # Bytes of the command without symbols; with GNU ld, or before glibc 2.36, it is larger.
-BUDGET := 10123000
+BUDGET := 9342000
 LIBRARY := target/release/libflowgauge
 DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 MATURIN := target/maturin/bin/maturin
@@ -78,6 +78,7 @@ test: cargo-there ## all tests that need neither root nor network; the laws of a
 agent-test: kafka-there ## agents as processes: killed, reloaded, on a full disk (that needs root); before mocked brokers
 	cargo test --locked $(AGENT_TESTS)
 	cargo test --locked -p flowgauge -p flowgauge-agent $(AGENT) --lib kafka
+	cargo test --locked -p flowgauge $(AGENT) --test command parquet
 
 console-test: kafka-there ## the console of an agent in Chromium, compared with its report files; as root it installs Chromium
 	cargo build --locked -p flowgauge $(AGENT)
@@ -218,7 +219,8 @@ lab: cargo-there ## the papers' figures measured anew: writes docs/lab.md and do
 lab-dpdk: cargo-there ## at a port of DPDK: writes docs/lab/switch-dpdk.* and switch-zero-loss.*; wants an idle machine
 	cargo run --release --locked -p flowgauge-lab --features dpdk -- run switch/dpdk switch/zero-loss
 
-interop: build ## what Python reads of ours: DataSketches, pandas and DuckDB; needs python3 and a network
+interop: cargo-there ## what Python reads of ours: DataSketches, pandas and DuckDB; needs python3 and a network
+	cargo build --release --locked --features parquet
 	bash tests/interop.sh $(BINARY)
 
 ipfix-test: kafka-there ## flows that an agent exports, as nfcapd, nfacctd and (TCP) ipfixDump read them; as root it installs these

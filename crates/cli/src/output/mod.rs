@@ -1,6 +1,8 @@
 //! The outputs of a command.
 
 mod last;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod place;
 mod reports;
 mod tables;
@@ -31,7 +33,9 @@ pub(crate) use place::{Replacement, refuse_input};
 pub(crate) use reports::{Flags, INTERRUPTED};
 use reports::{Reports, Retried, Whole};
 
-use tables::{ParquetFiles, TableFiles};
+#[cfg(feature = "parquet")]
+use parquet::ParquetFiles;
+use tables::TableFiles;
 
 /// Most rows of a list in a text report.
 const MOST_ROWS: usize = 10_000;
@@ -120,6 +124,13 @@ pub(crate) fn reports(
                            use csv or --save";
             return Err(Failure::Usage(message.to_owned()));
         }
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => {
+            let message = "this flowgauge was built without Parquet; use csv, or build it with \
+                           'make agent' or the feature 'parquet'";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        #[cfg(feature = "parquet")]
         Format::Parquet => {
             let to = To::new(path, tasks, inputs)?;
             return Ok(Box::new(ParquetFiles::new(to, inputs, flags)?));

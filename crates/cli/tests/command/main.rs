@@ -13,6 +13,8 @@ mod live;
 mod live_outputs;
 mod network;
 mod outputs;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod refusals;
 mod run;
 mod seed;

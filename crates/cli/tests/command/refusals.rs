@@ -196,6 +196,11 @@ fn options_that_conflict_are_refused_alike() {
         (&["live", "-i", "lo", "--dpdk-args", "--no-huge"], "--dpdk-args needs --engine dpdk"),
         #[cfg(not(feature = "dpdk"))]
         (&["live", "-i", "lo", "--engine", "dpdk"], "build it with 'make dpdk'"),
+        #[cfg(not(feature = "parquet"))]
+        (
+            &["analyze", "--format", "parquet", "-o", "none/", &capture],
+            "use csv, or build it with 'make agent' or the feature 'parquet'",
+        ),
         (
             &["live", "-i", "lo", "--engine=af-xdp", "--takes-traffic", "--fanout=cpu"],
             "--fanout needs --engine af-packet",
