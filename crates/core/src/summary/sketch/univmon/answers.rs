@@ -27,10 +27,6 @@ use crate::terms::{Measure, Size};
 const DEVIATIONS: f64 = 3.0;
 const CONFIDENCE: f64 = 0.95;
 
-/// Number of random digests by which noise is measured, and the word they are made from.
-const NOISE_TRIALS: u64 = 1 << 12;
-const NOISE_WORD: u64 = 15;
-
 /// Distance of the threshold from the estimates of keys outside of the heaps, in standard
 /// deviations of the noise. Few keys that exceed it had a lower estimate at their last packet.
 const ABOVE: f64 = 2.0;
@@ -72,19 +68,20 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// assert!((squares.value - 50.0 * 16.0).abs() < 10.0);
     /// ```
     pub fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
-        let top = |top: &TopKeys<K>| Top {
-            digests: top.iter().map(|(_, digest)| digest).collect(),
+        let top = |(depth, top): (usize, &TopKeys<K>)| Top {
+            keys: top.iter().map(|(_, digest)| (digest, self.grids.read(digest, depth))).collect(),
             is_full: top.is_full(),
             floor: top.floor() as f64,
         };
-        let tops: Vec<_> = self.tops.iter().map(top).collect();
+        let tops: Vec<_> = self.tops.iter().enumerate().map(top).collect();
         Levels { grids: &self.grids, samples: &self.samples, tops: &tops }.sum(g)
     }
 }
 
 /// The heavy keys of a depth.
 struct Top {
-    digests: Vec<u64>,
+    /// The digest of each key, and the size read for it at its depth.
+    keys: Vec<(u64, f64)>,
     is_full: bool,
     /// Bound on the estimates of other keys.
     floor: f64,
@@ -107,7 +104,8 @@ impl<C: Signed> Levels<'_, C> {
             |depth: &usize| !self.tops[*depth].is_full && samples.depth(*depth).most == 0;
         let last = depths.clone().rev().take_while(is_whole).last()?;
         let left = samples.variance_left(self.grids.shape.first.rows());
-        let noise_of = |depth| deviation(|digest| self.grids.read(digest, depth));
+        let trials = self.grids.trials();
+        let noise_of = |depth: usize| trials.deviation(|_, reads| reads[depth]);
         let noise: Vec<f64> = depths.map(noise_of).collect();
         let (mut sum, mut flows, mut variance, mut surely) = (0.0, 0.0, 0.0, 0.0);
         let (mut floor, mut unit, mut most) = (0.0f64, 0.0f64, 0.0f64);
@@ -117,27 +115,28 @@ impl<C: Signed> Levels<'_, C> {
             unit = unit.max(left * samples.depth(level).mean);
             most = most.max(left * samples.depth(level).most as f64);
             floor = floor.max(self.tops[level].floor).max(SAMPLED * unit);
-            let at_random =
-                |digest| if is_last { 0.0 } else { self.read_near(digest, level, &noise) };
-            let near = |digest, depth| {
-                let lacks = floor * (unit - left * samples.depth(depth).mean);
-                at_random(digest) + if lacks > 0.0 { lacks.sqrt() * normal(digest) } else { 0.0 }
+            let near = |digest, read: &dyn Fn(usize) -> f64| {
+                if is_last { 0.0 } else { self.read_near(digest, level, &noise, read) }
             };
-            let noise_near = deviation(at_random);
+            let at_random = |digest, reads: &[f64]| near(digest, &|depth| reads[depth]);
+            let noise_near = trials.deviation(at_random);
             let about = f64::hypot(noise_near, (unit * floor).sqrt());
             let threshold = if is_last { f64::NEG_INFINITY } else { floor + ABOVE * about };
             let (mut heavy, mut signed, mut known, mut balance) = (0.0, 0.0, 0.0, 0.0);
             let mut of_sizes = 0.0;
             for (depth, top) in self.tops.iter().enumerate().skip(level) {
                 let sign = if depth > level && !is_last { -1.0 } else { 1.0 };
-                for &digest in &top.digests {
-                    let (mut size, mut noise_of_size) = (near(digest, depth), noise_near);
+                let lacks = floor * (unit - left * samples.depth(depth).mean);
+                for &(digest, own) in &top.keys {
+                    let read = |at| if at == depth { own } else { self.grids.read(digest, at) };
+                    let added = if lacks > 0.0 { lacks.sqrt() * normal(digest) } else { 0.0 };
+                    let (mut size, mut noise_of_size) = (near(digest, &read) + added, noise_near);
                     let mut most = most;
                     if size <= threshold {
                         continue;
                     }
                     if is_last || size > NEAR * threshold {
-                        (size, noise_of_size) = (self.grids.read(digest, depth), noise[depth]);
+                        (size, noise_of_size) = (own, noise[depth]);
                         most = left * samples.depth(depth).most as f64;
                     }
                     let noise_of_size = f64::hypot(noise_of_size, (most * size.max(0.0)).sqrt());
@@ -155,11 +154,12 @@ impl<C: Signed> Levels<'_, C> {
             if !is_last {
                 let least = threshold.max(1.0);
                 // A flow weighs at least 1.
-                let made_heavy =
-                    |digest| Some(at_random(digest) + 1.0).filter(|read| *read > least);
-                let square = |digest| made_heavy(digest).map_or(0.0, |size| g(size).powi(2));
+                let square = |digest, reads: &[f64]| {
+                    let size = at_random(digest, reads) + 1.0;
+                    if size > least { g(size).powi(2) } else { 0.0 }
+                };
                 variance += g(least) * f64::max(sum - heavy, 0.0);
-                variance += f64::max(flows - known, 0.0) * mean_over_noise(square);
+                variance += f64::max(flows - known, 0.0) * trials.mean(square);
             }
             surely = heavy - DEVIATIONS * f64::sqrt(of_sizes);
         }
@@ -172,27 +172,21 @@ impl<C: Signed> Levels<'_, C> {
     /// The size read for a key of `level` near the threshold. A key of this depth might have been
     /// deeper, and vice versa. The noise of both depths is known, and a key at the less noisy one
     /// gets the missing noise added.
-    fn read_near(&self, digest: u64, level: usize, noise: &[f64]) -> f64 {
+    fn read_near(
+        &self,
+        digest: u64,
+        level: usize,
+        noise: &[f64],
+        read: &dyn Fn(usize) -> f64,
+    ) -> f64 {
         let shape = &self.grids.shape;
         let (mut own, mut other) = (level, shape.depth_from(digest, level + 1));
         if shape.depth(digest) > level {
             (own, other) = (other, own);
         }
         let lacks = 1.0 - (noise[own] / noise[other]).powi(2);
-        let read = self.grids.read(digest, own);
-        if lacks > 0.0 { read + lacks.sqrt() * self.grids.read(digest, other) } else { read }
+        if lacks > 0.0 { read(own) + lacks.sqrt() * read(other) } else { read(own) }
     }
-}
-
-/// The mean over random digests, which stand for keys that never occurred.
-fn mean_over_noise(of: impl Fn(u64) -> f64) -> f64 {
-    let trial = |trial| of(remix(trial, NOISE_WORD));
-    (0..NOISE_TRIALS).map(trial).sum::<f64>() / NOISE_TRIALS as f64
-}
-
-/// The standard deviation of the sizes read for keys that never occurred.
-fn deviation(read: impl Fn(u64) -> f64) -> f64 {
-    mean_over_noise(|digest| read(digest).powi(2)).sqrt()
 }
 
 /// A pseudo-random number from a digest with nearly the standard normal distribution: the sum of

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use flowgauge_kernel::Zeroed;
 
 use super::MOST_LEVELS;
+use super::trials::Trials;
 use crate::batch::BATCH_PACKETS;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::remix::remix;
@@ -131,11 +132,21 @@ impl Shape {
 
     /// The estimate of a key at this depth, from any linear combination of cells.
     pub(super) fn value(&self, digest: u64, depth: usize, cell: impl Fn(usize) -> f64) -> f64 {
-        let (signs, places) = (signs(digest), self.places(digest, depth));
+        self.value_at(depth, signs(digest), &self.first.places(digest), cell)
+    }
+
+    /// The same of a key's signs and its cells by the [`Rows`] of depth 0.
+    fn value_at(
+        &self,
+        depth: usize,
+        signs: u64,
+        of_first: &[usize; MOST_ROWS],
+        cell: impl Fn(usize) -> f64,
+    ) -> f64 {
         let mut values = [0.0; MOST_ROWS];
         let values = &mut values[..self.first.rows()];
-        for (row, (value, place)) in values.iter_mut().zip(places).enumerate() {
-            let number = cell(place);
+        for (row, (value, of_first)) in values.iter_mut().zip(of_first).enumerate() {
+            let number = cell(self.cell(depth, row, *of_first));
             *value = if signs >> row & 1 == 1 { -number } else { number };
         }
         median(values)
@@ -182,19 +193,26 @@ pub(super) struct Grids<C> {
     pub(super) saturated: u64,
     /// A bound that no cell exceeds, of either sign.
     pub(super) reach: u64,
-    /// Largest error of an estimate at each depth, computed on demand after the last packet.
+    errors: Errors,
+}
+
+/// What collisions add to estimates, computed on demand after the last packet.
+#[derive(Default)]
+struct Errors {
+    /// Largest error of an estimate at each depth.
     margins: OnceLock<[f64; MOST_LEVELS]>,
+    trials: OnceLock<Trials>,
 }
 
 impl<C: Signed> Grids<C> {
     pub(super) fn new(shape: Shape, memory: &Memory) -> Result<Self, BuildError> {
         let cells = memory.zeroed(shape.cells())?;
-        Ok(Self { shape, cells, saturated: 0, reach: 0, margins: OnceLock::new() })
+        Ok(Self { shape, cells, saturated: 0, reach: 0, errors: Errors::default() })
     }
 
     /// Announces packets of this weight, and returns whether cells may be full after them.
     pub(super) fn may_fill(&mut self, weight: u64) -> bool {
-        self.margins = OnceLock::new();
+        self.errors = Errors::default();
         self.reach = self.reach.saturating_add(weight);
         self.reach > C::MOST
     }
@@ -209,13 +227,27 @@ impl<C: Signed> Grids<C> {
         self.shape.value(digest, depth, |place| self.cells[place].real())
     }
 
+    /// The values of the cells of each depth for a key.
+    pub(super) fn read_all(&self, digest: u64, reads: &mut [f64]) {
+        let (signs, of_first) = (signs(digest), self.shape.first.places(digest));
+        for (depth, read) in reads.iter_mut().enumerate() {
+            let cell = |place: usize| self.cells[place].real();
+            *read = self.shape.value_at(depth, signs, &of_first, cell);
+        }
+    }
+
     /// The error by collisions at a depth.
     pub(super) fn noise(&self, depth: usize) -> Noise {
         let margin = |depth| self.shape.margin(depth, |place| self.cells[place].real());
-        let margins = self.margins.get_or_init(|| {
+        let margins = self.errors.margins.get_or_init(|| {
             std::array::from_fn(|depth| if depth < self.shape.levels { margin(depth) } else { 0.0 })
         });
         noise(margins[depth])
+    }
+
+    /// What is read for keys that never occurred.
+    pub(super) fn trials(&self) -> &Trials {
+        self.errors.trials.get_or_init(|| Trials::new(self))
     }
 
     /// Errors of the keys of this depth with these digests, listed among `keys` keys.
@@ -302,7 +334,7 @@ impl<C: Signed> Grids<C> {
             self.saturated = self.saturated.saturating_add(lost);
         }
         self.saturated = self.saturated.saturating_add(other.saturated);
-        self.margins = OnceLock::new();
+        self.errors = Errors::default();
     }
 
     pub(super) fn clear(&mut self) {
@@ -310,7 +342,7 @@ impl<C: Signed> Grids<C> {
             self.cells.fill(C::zeroed());
         }
         (self.saturated, self.reach) = (0, 0);
-        self.margins = OnceLock::new();
+        self.errors = Errors::default();
     }
 
     pub(super) fn save(&self, out: &mut Writer) {

@@ -13,6 +13,7 @@
 mod answers;
 mod grids;
 mod top_keys;
+mod trials;
 
 use flowgauge_kernel::{Digester, prefetch};
 
