@@ -76,7 +76,8 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// The papers' epochs and sizes
+    /// The papers' epochs and sizes: 28 figures in this form took three hours on two cores, of which skipper/fig3
+    /// took one
     #[arg(long, conflicts_with = "quick")]
     pub(crate) full: bool,
 
