@@ -76,8 +76,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// The papers' epochs and sizes: 28 figures in this form took three hours on two cores, of which skipper/fig3
-    /// took one
+    /// The papers' epochs and sizes: up to 15 minutes for most figures on two cores, an hour for skipper/fig3
     #[arg(long, conflicts_with = "quick")]
     pub(crate) full: bool,
 

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod asking;
 mod bounds;
 mod codec;
 mod merge;

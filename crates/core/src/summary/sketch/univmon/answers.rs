@@ -13,6 +13,7 @@
 //! recursion ends at depths where every packet was counted, since a sample knows few of the flows.
 
 use super::grids::{Grids, noise};
+use super::trials::Trials;
 use super::{MOST_LEVELS, TopKeys, UniversalSketch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::remix::remix;
@@ -68,14 +69,35 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// assert!((squares.value - 50.0 * 16.0).abs() < 10.0);
     /// ```
     pub fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
+        self.levels().sum(g)
+    }
+
+    /// The sums that tasks ask for, several of them in each report.
+    fn sums(&self) -> &Sums {
+        self.grids.sums(|| self.levels().sums())
+    }
+
+    fn levels(&self) -> Levels<'_, C> {
         let top = |(depth, top): (usize, &TopKeys<K>)| Top {
             keys: top.iter().map(|(_, digest)| (digest, self.grids.read(digest, depth))).collect(),
             is_full: top.is_full(),
             floor: top.floor() as f64,
         };
-        let tops: Vec<_> = self.tops.iter().enumerate().map(top).collect();
-        Levels { grids: &self.grids, samples: &self.samples, tops: &tops }.sum(g)
+        let tops = self.tops.iter().enumerate().map(top).collect();
+        Levels {
+            grids: &self.grids,
+            samples: &self.samples,
+            tops,
+            trials: Trials::new(&self.grids),
+        }
     }
+}
+
+/// Sums over the flows: their number, their weight f, and f log₂ f.
+pub(super) struct Sums {
+    flows: Option<Estimate>,
+    weight: Option<Estimate>,
+    weight_logs: Option<Estimate>,
 }
 
 /// The heavy keys of a depth.
@@ -91,10 +113,20 @@ struct Top {
 struct Levels<'a, C> {
     grids: &'a Grids<C>,
     samples: &'a Samples,
-    tops: &'a [Top],
+    tops: Vec<Top>,
+    trials: Trials,
 }
 
 impl<C: Signed> Levels<'_, C> {
+    #[inline(never)]
+    fn sums(&self) -> Sums {
+        Sums {
+            flows: self.sum(&|_| 1.0),
+            weight: self.sum(&|size| size),
+            weight_logs: self.sum(&|size| size * size.log2()),
+        }
+    }
+
     /// [`UniversalSketch::sum`].
     #[inline(never)]
     fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
@@ -104,7 +136,7 @@ impl<C: Signed> Levels<'_, C> {
             |depth: &usize| !self.tops[*depth].is_full && samples.depth(*depth).most == 0;
         let last = depths.clone().rev().take_while(is_whole).last()?;
         let left = samples.variance_left(self.grids.shape.first.rows());
-        let trials = self.grids.trials();
+        let trials = &self.trials;
         let noise_of = |depth: usize| trials.deviation(|_, reads| reads[depth]);
         let noise: Vec<f64> = depths.map(noise_of).collect();
         let (mut sum, mut flows, mut variance, mut surely) = (0.0, 0.0, 0.0, 0.0);
@@ -211,11 +243,11 @@ impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
     }
 
     fn cardinality(&self) -> Option<Estimate> {
-        self.sum(&|_| 1.0)
+        self.sums().flows
     }
 
     fn weight_logs(&self, by: Measure) -> Option<Estimate> {
-        if by == C::Weight::MEASURE { self.sum(&|size| size * size.log2()) } else { None }
+        if by == C::Weight::MEASURE { self.sums().weight_logs } else { None }
     }
 
     fn cells(&self) -> Option<&dyn Cells> {
@@ -269,7 +301,7 @@ impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
         if by != C::Weight::MEASURE || self.samples.is_sample() || self.overflow() > 0 {
             return None;
         }
-        let weight = self.sum(&|size| size)?.high;
+        let weight = self.sums().weight?.high;
         let heavier = |size: f64| (weight / size).max(1.0);
         let may_lack = |(_, top): &(usize, &TopKeys<K>)| top.is_full() || top.floor() > 0;
         let depths = self.tops.iter().enumerate().filter(may_lack);

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use flowgauge_kernel::Zeroed;
 
 use super::MOST_LEVELS;
-use super::trials::Trials;
+use super::answers::Sums;
 use crate::batch::BATCH_PACKETS;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::remix::remix;
@@ -193,26 +193,36 @@ pub(super) struct Grids<C> {
     pub(super) saturated: u64,
     /// A bound that no cell exceeds, of either sign.
     pub(super) reach: u64,
-    errors: Errors,
+    found: Found,
 }
 
-/// What collisions add to estimates, computed on demand after the last packet.
+/// What is computed on demand after the last packet.
 #[derive(Default)]
-struct Errors {
+struct Found {
     /// Largest error of an estimate at each depth.
     margins: OnceLock<[f64; MOST_LEVELS]>,
-    trials: OnceLock<Trials>,
+    sums: OnceLock<Sums>,
 }
 
 impl<C: Signed> Grids<C> {
     pub(super) fn new(shape: Shape, memory: &Memory) -> Result<Self, BuildError> {
         let cells = memory.zeroed(shape.cells())?;
-        Ok(Self { shape, cells, saturated: 0, reach: 0, errors: Errors::default() })
+        Ok(Self { shape, cells, saturated: 0, reach: 0, found: Found::default() })
+    }
+
+    /// Forgets what was computed before a change of the cells, heaps or samples.
+    pub(super) fn forget(&mut self) {
+        self.found = Found::default();
+    }
+
+    /// The sums that were computed after the last change, or those that `compute` returns.
+    pub(super) fn sums(&self, compute: impl FnOnce() -> Sums) -> &Sums {
+        self.found.sums.get_or_init(compute)
     }
 
     /// Announces packets of this weight, and returns whether cells may be full after them.
     pub(super) fn may_fill(&mut self, weight: u64) -> bool {
-        self.errors = Errors::default();
+        self.forget();
         self.reach = self.reach.saturating_add(weight);
         self.reach > C::MOST
     }
@@ -239,15 +249,10 @@ impl<C: Signed> Grids<C> {
     /// The error by collisions at a depth.
     pub(super) fn noise(&self, depth: usize) -> Noise {
         let margin = |depth| self.shape.margin(depth, |place| self.cells[place].real());
-        let margins = self.errors.margins.get_or_init(|| {
+        let margins = self.found.margins.get_or_init(|| {
             std::array::from_fn(|depth| if depth < self.shape.levels { margin(depth) } else { 0.0 })
         });
         noise(margins[depth])
-    }
-
-    /// What is read for keys that never occurred.
-    pub(super) fn trials(&self) -> &Trials {
-        self.errors.trials.get_or_init(|| Trials::new(self))
     }
 
     /// Errors of the keys of this depth with these digests, listed among `keys` keys.
@@ -334,7 +339,7 @@ impl<C: Signed> Grids<C> {
             self.saturated = self.saturated.saturating_add(lost);
         }
         self.saturated = self.saturated.saturating_add(other.saturated);
-        self.errors = Errors::default();
+        self.forget();
     }
 
     pub(super) fn clear(&mut self) {
@@ -342,7 +347,7 @@ impl<C: Signed> Grids<C> {
             self.cells.fill(C::zeroed());
         }
         (self.saturated, self.reach) = (0, 0);
-        self.errors = Errors::default();
+        self.forget();
     }
 
     pub(super) fn save(&self, out: &mut Writer) {

@@ -491,6 +491,7 @@ impl<K: FlowKey, C: Signed> RowIngest<K> for UniversalSketch<K, C> {
 
     fn sampled_from(&mut self, total: u64, unit: u64) {
         self.samples = Samples::of_rows(total, unit);
+        self.grids.forget();
     }
 
     fn squared_l2(&self) -> f64 {
@@ -521,5 +522,6 @@ impl<K: FlowKey, C: Signed> LevelIngest<K> for UniversalSketch<K, C> {
 
     fn levels_sampled_from(&mut self, total: u64, levels: &[LevelSample], delta: Option<f64>) {
         self.samples = Samples::new(total, levels, delta);
+        self.grids.forget();
     }
 }
