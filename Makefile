@@ -237,7 +237,7 @@ html-test: cargo-there ## pages of reports in Chromium, whose numbers must be th
 
 soak: kafka-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked
-	cargo test --release --locked -p flowgauge-core --test packet -- --ignored
+	cargo test --release --locked -p flowgauge-core --test suite packet -- --ignored
 	FLOWGAUGE_LONG=1 cargo test --locked -p flowgauge $(AGENT) --test agent
 	$(MAKE) soak-agent
 

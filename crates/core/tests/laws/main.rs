@@ -11,7 +11,7 @@ mod stream;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]
 #[path = "../../../../fuzz/src/summaries.rs"]
 mod summaries;
-#[path = "../support/zipf.rs"]
+#[path = "../suite/zipf.rs"]
 mod zipf;
 
 use std::collections::HashSet;

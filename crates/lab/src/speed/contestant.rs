@@ -115,7 +115,7 @@ impl Entry {
 
     /// The entry behind Skipper, with an error of 1 % exceeded with a probability of 0.01 %. With
     /// that, a flow's error on arrival is within 1.1 times the error without
-    /// (`core/tests/accelerated/skipper.rs`).
+    /// (`core/tests/suite/accelerated/skipper.rs`).
     const fn skipped(self, speedup: f64) -> Self {
         Self {
             reading: Some(1.5),

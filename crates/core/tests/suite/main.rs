@@ -1,0 +1,43 @@
+//! Tests of all that the crate offers, in one program: they share what is compiled, and long tests
+//! run beside others. Only the laws have a program of their own, which runs on each instruction set.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::float_cmp, reason = "numbers that are whole are compared as such")]
+#![expect(unreachable_pub, reason = "a test has no public side")]
+
+use std::env;
+
+mod accelerated;
+mod concurrent;
+mod counter;
+mod distinct;
+mod elastic;
+mod flow_radar;
+mod hierarchy;
+mod hostile;
+mod instant;
+mod key;
+mod packet;
+mod recover;
+mod sketch;
+#[allow(dead_code, reason = "the law tests use more of it")]
+#[path = "../laws/stream.rs"]
+mod stream;
+mod summary;
+mod table;
+mod task;
+mod univmon;
+mod zipf;
+
+/// Whether the long forms of tests run.
+fn long() -> bool {
+    let long = env::var_os("FLOWGAUGE_LONG").is_some();
+    if !long {
+        println!("the long form is left out: FLOWGAUGE_LONG=1 runs it, best with --release");
+    }
+    long
+}
+
+/// The number of seeds of a statistical test.
+fn seeds() -> u64 {
+    if long() { 256 } else { 32 }
+}
