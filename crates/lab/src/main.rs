@@ -14,6 +14,8 @@ mod machine;
 mod peers;
 mod score;
 mod speed;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod trial;
 
@@ -35,23 +37,26 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "flowgauge-lab: {error}");
         return ExitCode::from(2);
     }
-    let done = match &Cli::parse().command {
-        Command::Accuracy(accuracy) => write_accuracy(accuracy),
-        Command::Gate(gate) => pass_gate(gate),
-        Command::Speed(speed) => write_speed(speed),
-        Command::Peers(peers) => peers::measure(peers).map(|()| ExitCode::SUCCESS),
-        Command::List => experiment::list().map(|()| ExitCode::SUCCESS),
-        Command::Judge(judge) => experiment::judge(judge).map(|()| ExitCode::SUCCESS),
-        Command::Run(run) => experiment::run(run).map(|()| ExitCode::SUCCESS),
-        Command::Sweep(sweep) => speed::sweep(sweep).map(|()| ExitCode::SUCCESS),
-    };
-    match done {
+    match execute(&Cli::parse().command, &mut io::stdout()) {
         Ok(code) => code,
         Err(failure) => {
             // If standard error is closed, there is nowhere to report it.
             let _ = writeln!(io::stderr(), "flowgauge-lab: {failure}");
             ExitCode::from(2)
         }
+    }
+}
+
+fn execute(command: &Command, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Accuracy(accuracy) => write_accuracy(accuracy),
+        Command::Gate(gate) => pass_gate(gate, out),
+        Command::Speed(speed) => write_speed(speed),
+        Command::Peers(peers) => peers::measure(peers).map(|()| ExitCode::SUCCESS),
+        Command::List => experiment::list(out).map(|()| ExitCode::SUCCESS),
+        Command::Judge(judge) => experiment::judge(judge).map(|()| ExitCode::SUCCESS),
+        Command::Run(run) => experiment::run(run).map(|()| ExitCode::SUCCESS),
+        Command::Sweep(sweep) => speed::sweep(sweep).map(|()| ExitCode::SUCCESS),
     }
 }
 
@@ -76,7 +81,7 @@ fn write_table(path: &Path, rows: &[Row]) -> Result<(), Failure> {
     table::write(rows, &mut file).and_then(|()| file.flush()).map_err(&failed)
 }
 
-fn pass_gate(gate: &Gate) -> Result<ExitCode, Failure> {
+fn pass_gate(gate: &Gate, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let path = &gate.baseline;
     let file = File::open(path).map_err(Failure::of(path.display()))?;
     let form = plan::Form::small(&gate.selection);
@@ -84,10 +89,11 @@ fn pass_gate(gate: &Gate) -> Result<ExitCode, Failure> {
     baseline.retain(|row| form.has(row) && gate.selection.has(row));
     let rows = accuracy::rows(&form, &gate.selection)?;
     let findings = gate::compare(&baseline, &rows);
-    for finding in &findings {
-        println!("{finding}");
-    }
-    println!("{} rows, {} findings", rows.len(), findings.len());
+    findings
+        .iter()
+        .try_for_each(|finding| writeln!(out, "{finding}"))
+        .and_then(|()| writeln!(out, "{} rows, {} findings", rows.len(), findings.len()))
+        .map_err(Failure::of("standard output"))?;
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -22,9 +22,8 @@ const ALL: &str = "all";
 /// The text before the verdict on a page.
 const VERDICT: &str = "**Verdict.** ";
 
-/// Prints the name and title of every experiment.
-pub(crate) fn list() -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+/// Writes the name and title of every experiment.
+pub(crate) fn list(out: &mut impl Write) -> Result<(), Failure> {
     let written = EXPERIMENTS
         .iter()
         .try_for_each(|experiment| writeln!(out, "{:<22} {}", experiment.name, experiment.title));

@@ -1,23 +1,47 @@
-//! Tests of the command: it lists, runs and rejects experiments, and its gate rejects a doctored
+//! Tests of the commands: they list, run and reject experiments, and the gate rejects a doctored
 //! table.
+//!
+//! They run in this process: a second build of the lab takes as long as all of its tests.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{self, ExitCode};
+use std::{env, fs};
 
-fn lab(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge-lab"));
-    command.args(arguments).output().unwrap()
+use clap::Parser;
+
+use crate::args::Cli;
+
+/// The exit code and the standard output, or the error.
+fn lab(arguments: &[&str]) -> Result<(ExitCode, String), String> {
+    let command = Cli::try_parse_from([&["flowgauge-lab"], arguments].concat())
+        .map_err(|error| error.to_string())?
+        .command;
+    let mut out = Vec::new();
+    let code = crate::execute(&command, &mut out).map_err(|failure| failure.to_string())?;
+    Ok((code, String::from_utf8(out).unwrap()))
 }
 
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap()
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("flowgauge-lab-{name}-{}", process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 #[test]
 fn experiments_are_named_and_unknown_ones_refused() {
-    let named = text(lab(&["list"]).stdout);
+    let (_, named) = lab(&["list"]).unwrap();
     for name in ["simple/fig1", "agg-evict/fig5", "scaling/separate"] {
         assert!(named.lines().any(|line| line.starts_with(&format!("{name} "))), "{named}");
     }
@@ -31,24 +55,21 @@ fn experiments_are_named_and_unknown_ones_refused() {
         (&["run", "agg-evict/fig4", "--keys", "a", "--key-bytes", "5"], "4, 8 or 13"),
         (&["run"], "NAME"),
     ] {
-        let refused = lab(arguments);
-        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
-        assert!(text(refused.stderr).contains(reason), "{arguments:?}");
+        assert!(lab(arguments).unwrap_err().contains(reason), "{arguments:?}");
     }
 }
 
 /// The keys of a file are counted: two flows of equal size.
 #[test]
 fn a_file_of_keys_is_measured_and_written_about() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("experiments");
-    let _ = fs::remove_dir_all(&folder);
+    let scratch = Folder::new("run");
+    let folder = scratch.0.join("experiments");
     fs::create_dir_all(&folder).unwrap();
     let keys = folder.join("keys");
     fs::write(&keys, [[10, 0, 0, 1], [10, 0, 0, 2]].concat().repeat(500_000)).unwrap();
     let (keys, output) = (keys.to_str().unwrap(), folder.to_str().unwrap());
     let run = ["run", "agg-evict/fig4", "--keys", keys, "--key-bytes", "4", "-o", output];
-    let done = lab(&run);
-    assert!(done.status.success(), "{}", text(done.stderr));
+    assert_eq!(lab(&run).unwrap().0, ExitCode::SUCCESS);
     let read = |ending: &str| fs::read_to_string(folder.join(format!("agg-evict-fig4.{ending}")));
     let table = read("tsv").unwrap();
     let row =
@@ -75,22 +96,16 @@ fn a_file_of_keys_is_measured_and_written_about() {
 
     // A pair is more than is known of these packets.
     let refused = lab(&["run", "simple/fig2", "--keys", keys, "--key-bytes", "4", "-o", output]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(text(refused.stderr).contains("keys of 4 bytes, where 8 are needed"));
+    assert!(refused.unwrap_err().contains("keys of 4 bytes, where 8 are needed"));
 }
 
 /// A fast table, an estimate with errors, and a summary with confidence bounds.
 const SELECTED: [&str; 4] =
     ["--algorithm", "linear-table,count-array,hyperloglog", "--profile", "zipf-1.1"];
 
-fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-fn gate(baseline: &Path) -> (Option<i32>, String) {
+fn gate(baseline: &Path) -> (ExitCode, String) {
     let baseline = baseline.to_str().unwrap();
-    let output = lab(&[&["gate", "--baseline", baseline][..], &SELECTED].concat());
-    (output.status.code(), text(output.stdout))
+    lab(&[&["gate", "--baseline", baseline][..], &SELECTED].concat()).unwrap()
 }
 
 /// The first row of this algorithm and task, with the cell of a column replaced.
@@ -104,17 +119,18 @@ fn doctored(table: &str, row: &str, column: &str, cell: &str) -> String {
 
 #[test]
 fn a_gate_passes_its_own_table_and_fails_a_doctored_one() {
-    let path = scratch("accuracy.tsv");
+    let scratch = Folder::new("gate");
+    let path = scratch.0.join("accuracy.tsv");
     let written =
         lab(&[&["accuracy", "--small", "-o", path.to_str().unwrap()][..], &SELECTED].concat());
-    assert!(written.status.success(), "{}", text(written.stderr));
+    assert_eq!(written.unwrap().0, ExitCode::SUCCESS);
     let table = fs::read_to_string(&path).unwrap();
     let rows = table.lines().count() - 1;
     assert!(rows > 20, "{rows} rows");
     let (code, told) = gate(&path);
-    assert_eq!((code, told), (Some(0), format!("{rows} rows, 0 findings\n")));
+    assert_eq!((code, told), (ExitCode::SUCCESS, format!("{rows} rows, 0 findings\n")));
 
-    let doctored_path = scratch("doctored.tsv");
+    let doctored_path = scratch.0.join("doctored.tsv");
     let array = "count-array\tstate=distinct\tflow-size\t";
     for (row, column, cell, finding) in [
         (array, "rms", "0.000010", "flow-size, zipf-1.1: rms was 0.000010, is 0."),
@@ -134,7 +150,7 @@ fn a_gate_passes_its_own_table_and_fails_a_doctored_one() {
     ] {
         fs::write(&doctored_path, doctored(&table, row, column, cell)).unwrap();
         let (code, told) = gate(&doctored_path);
-        assert_eq!(code, Some(1), "{column}: {told}");
+        assert_eq!(code, ExitCode::FAILURE, "{column}: {told}");
         assert!(told.contains(finding), "{told}");
     }
 
@@ -143,19 +159,29 @@ fn a_gate_passes_its_own_table_and_fails_a_doctored_one() {
     fs::write(&doctored_path, fewer.join("\n")).unwrap();
     let (code, told) = gate(&doctored_path);
     assert!(
-        code == Some(1) && told.contains("hyperloglog (memory=1048576), cardinality"),
+        code == ExitCode::FAILURE && told.contains("hyperloglog (memory=1048576), cardinality"),
         "{told}"
     );
 }
 
+/// No algorithm is less accurate than its committed row.
+#[test]
+fn the_committed_table_holds() {
+    let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/accuracy.tsv");
+    let (code, told) = lab(&["gate", "--baseline", table.to_str().unwrap()]).unwrap();
+    println!("{told}");
+    assert_eq!(code, ExitCode::SUCCESS);
+}
+
 #[test]
 fn a_file_that_is_no_table_is_refused() {
-    let path = scratch("none.tsv");
+    let scratch = Folder::new("table");
+    let path = scratch.0.join("none.tsv");
     fs::write(&path, "algorithm\ttask\n").unwrap();
-    let refused = lab(&["gate", "--baseline", path.to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(2));
-    let told = text(refused.stderr);
+    let told = lab(&["gate", "--baseline", path.to_str().unwrap()]).unwrap_err();
     assert!(told.contains("line 1: the columns have other names"), "{told}");
-    assert_eq!(lab(&["gate", "--baseline", "nowhere.tsv"]).status.code(), Some(2));
-    assert_eq!(lab(&["accuracy", "--algorithm", "nothing"]).status.code(), Some(2));
+    let told = lab(&["gate", "--baseline", "nowhere.tsv"]).unwrap_err();
+    assert!(told.contains("nowhere.tsv"), "{told}");
+    let told = lab(&["accuracy", "--algorithm", "nothing"]).unwrap_err();
+    assert!(told.contains("nothing"), "{told}");
 }
