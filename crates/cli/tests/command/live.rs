@@ -3,7 +3,7 @@
 
 use std::env;
 use std::process::Command;
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -354,20 +354,25 @@ fn live_counts_a_packet_to_the_host_itself_once() {
     assert_eq!(lines[0]["account"]["keyed_bytes"], 50 * 47);
 }
 
+/// Each waits in a network of its own.
 #[test]
 fn live_goes_on_when_its_interface_comes_back() {
-    let Some(net) = Net::new("back") else { return };
-    let capture = file("back.pcap", &pcap(&traffic()));
+    thread::scope(|scope| {
+        for (name, arguments) in [
+            ("back1", &[][..]),
+            ("back2", &["--workers", "2", "--fanout", "hash"]),
+            ("back-xdp", &["--engine", "af-xdp", "--takes-traffic"]),
+        ] {
+            scope.spawn(move || goes_on(name, arguments));
+        }
+    });
+}
+
+fn goes_on(name: &str, arguments: &[&str]) {
+    let Some(net) = Net::new(name) else { return };
+    let capture = file(&format!("{name}.pcap"), &pcap(&traffic()));
     let up = |interface| net.run("ip", &["link", "set", interface, "up"]);
-    let engines = [
-        &[][..],
-        &["--workers", "2", "--fanout", "hash"],
-        &["--engine", "af-xdp", "--takes-traffic"],
-    ];
-    for (arguments, meanwhile) in engines
-        .iter()
-        .flat_map(|of| ["down", "deleted", "renamed"].map(|meanwhile| (*of, meanwhile)))
-    {
+    for meanwhile in ["down", "deleted", "renamed"] {
         let deleted = meanwhile == "deleted";
         let live = net.live("here", &[&["--epoch", "whole"], arguments].concat());
         net.send(&capture);

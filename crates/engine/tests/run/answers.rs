@@ -19,7 +19,7 @@ use crate::{asking, only_epoch, refusal, run};
 /// The report is the same for any batch size and any order of lanes.
 #[test]
 fn the_size_of_a_batch_changes_no_report() {
-    let bytes = mixed(9, 20_000);
+    let bytes = mixed(9, 5_000);
     println!("seed 9");
     // The random bits of kll have no seed: no two of its answers are alike.
     for info in catalog::ALGORITHMS.iter().filter(|info| info.name != "kll") {
@@ -30,7 +30,7 @@ fn the_size_of_a_batch_changes_no_report() {
                     algorithm: info.name.to_owned(),
                     epoch,
                     batch_packets,
-                    memory_bytes: 8 << 20,
+                    memory_bytes: 1 << 20,
                     ..Config::seeded(0)
                 };
                 // Not every algorithm holds five-tuples, nor answers a task by default.
@@ -147,7 +147,7 @@ fn every_pair_of_key_and_task_answers_or_is_refused_with_a_reason() {
                     key: kind.into(),
                     by,
                     algorithm: info.name.to_owned(),
-                    memory_bytes: 8 << 20,
+                    memory_bytes: 1 << 20,
                     ..Config::seeded(0)
                 };
                 for entry in TASKS {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::summary::Parameters;
@@ -94,35 +95,41 @@ fn does_no_harm(bytes: &[u8], original: &[u8], what: &str) -> bool {
 /// before the lanes, and at some in them, whose contents have tests of their own; in the long form at all.
 #[test]
 fn forged_fields_do_no_harm() {
-    let long = std::env::var_os("FLOWGAUGE_LONG").is_some();
-    for (name, _) in measurements() {
-        let bytes = golden(name);
-        let (mut refused, mut taken) = (0, 0);
-        let mut check = |forged: Vec<u8>, what: &str| {
-            println!("{what}");
-            let made = does_no_harm(&forged, &bytes, what);
-            taken += usize::from(made);
-            refused += usize::from(!made);
-        };
-        for at in 0..bytes.len() - 4 {
-            let in_lane = lanes(&bytes).unwrap().iter().any(|lane| lane.contains(&at));
-            if in_lane && !long && at % 11 > 0 {
-                continue;
-            }
-            let bit = at as u32 * 3 % 8;
-            for bit in if in_lane && !long { bit..bit + 1 } else { 0..8 } {
-                let mut forged = bytes.clone();
-                forged[at] ^= 1 << bit;
-                check(forged, &format!("{name}: bit {bit} of byte {at}"));
-            }
-            let mut forged = bytes.clone();
-            let end = (at + 8).min(bytes.len() - 4);
-            forged[at..end].fill(0xff);
-            check(forged, &format!("{name}: bytes {at} to {end}"));
+    thread::scope(|scope| {
+        for (name, _) in measurements() {
+            scope.spawn(move || forge(name));
         }
-        println!("{name}: {refused} refused, {taken} taken");
-        assert!(refused > 100 && taken > 100, "{name}: {refused} refused, {taken} taken");
+    });
+}
+
+fn forge(name: &str) {
+    let long = std::env::var_os("FLOWGAUGE_LONG").is_some();
+    let bytes = golden(name);
+    let (mut refused, mut taken) = (0, 0);
+    let mut check = |forged: Vec<u8>, what: &str| {
+        println!("{what}");
+        let made = does_no_harm(&forged, &bytes, what);
+        taken += usize::from(made);
+        refused += usize::from(!made);
+    };
+    for at in 0..bytes.len() - 4 {
+        let in_lane = lanes(&bytes).unwrap().iter().any(|lane| lane.contains(&at));
+        if in_lane && !long && at % 11 > 0 {
+            continue;
+        }
+        let bit = at as u32 * 3 % 8;
+        for bit in if in_lane && !long { bit..bit + 1 } else { 0..8 } {
+            let mut forged = bytes.clone();
+            forged[at] ^= 1 << bit;
+            check(forged, &format!("{name}: bit {bit} of byte {at}"));
+        }
+        let mut forged = bytes.clone();
+        let end = (at + 8).min(bytes.len() - 4);
+        forged[at..end].fill(0xff);
+        check(forged, &format!("{name}: bytes {at} to {end}"));
     }
+    println!("{name}: {refused} refused, {taken} taken");
+    assert!(refused > 100 && taken > 100, "{name}: {refused} refused, {taken} taken");
 }
 
 /// The inputs that are kept for the fuzz target, and the golden files, which are its seeds.
