@@ -397,10 +397,10 @@ fn inputs_found_by_fuzzing_do_no_harm() {
 }
 
 /// Memory limit of stored samples.
-const SAMPLE_LIMIT: usize = 256 << 10;
+const SAMPLE_LIMIT: usize = 4 << 20;
 
 /// Damaged bytes at the beginning: parameters, the sampler's contents, and some of the summary's. Of
-/// UnivMon every eighth, or each with `FLOWGAUGE_LONG`.
+/// UnivMon, whose answers take thousands of readings, every eighth, or each with `FLOWGAUGE_LONG`.
 const DAMAGED: usize = 400;
 
 /// Examples of tables, sketches, counters and prefixes.
@@ -424,7 +424,7 @@ fn damage_samples(by: Measure) {
         let mut damaged = 0;
         for name in BEHIND.into_iter().filter(|name| able.contains(name)) {
             let accelerators = [(sampler.to_owned(), Parameters::default())];
-            let options = Options { by, ..Options::new(16 << 10, 1) };
+            let options = Options { by, ..Options::new(64 << 10, 1) };
             let mut summary =
                 catalog::build_accelerated::<Key4>(&accelerators, name, &options).unwrap();
             feed(&mut *summary, &packets(2000, 60, 7), 256);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
+use crate::flows::{feed, key};
 use crate::zipf::Zipf;
 
 const SEEDS: u64 = 32;
@@ -19,22 +19,6 @@ fn elastic(by: Measure, seed: u64, buckets: u64, light: u64) -> Sketch {
     let mut options = Options::new(1 << 20, seed).with([("buckets", buckets), ("light", light)]);
     options.by = by;
     catalog::build("elastic-sketch", &options).unwrap()
-}
-
-fn key(flow: u32) -> Key4 {
-    Key4::from_canonical(&flow.to_be_bytes()).unwrap()
-}
-
-fn feed(summary: &mut dyn Summary<Key4>, packets: &[(u32, u32)]) {
-    let mut batch = Batch::new();
-    for chunk in packets.chunks(256) {
-        batch.clear();
-        for &(flow, bytes) in chunk {
-            batch.push(key(flow), bytes, 0);
-        }
-        summary.ingest(&mut batch);
-    }
-    summary.settle();
 }
 
 fn stream(flows: usize, packets: usize, seed: u64) -> Vec<(u32, u32)> {
@@ -76,7 +60,7 @@ fn bounds_hold_by_packets_and_by_bytes() {
         let packets = stream(4000, 20_000, seed);
         for by in [Measure::Packets, Measure::Bytes] {
             let mut summary = elastic(by, seed, 64, 1 << 13);
-            feed(&mut *summary, &packets);
+            feed(&mut *summary, key, &packets);
             check(&summary, &model(&packets, by), by);
         }
     }
@@ -90,7 +74,7 @@ fn heavy_flows_are_named_nearly_exactly() {
         for by in [Measure::Packets, Measure::Bytes] {
             let model = model(&packets, by);
             let mut summary = elastic(by, seed, 256, 1 << 15);
-            feed(&mut *summary, &packets);
+            feed(&mut *summary, key, &packets);
             let mut found = BTreeMap::new();
             summary.answers().candidates().unwrap().for_each(&mut |key, size| {
                 let flow = u32::from_be_bytes(key.as_bytes().try_into().unwrap());
@@ -117,7 +101,7 @@ fn evicted_flows_keep_their_weight() {
     // Slots for 14 flows, and 60 flows one after the other, each much heavier than the one before.
     let packets: Vec<(u32, u32)> =
         (0..60).flat_map(|flow| vec![(flow, 100); 2 << (flow / 6)]).collect();
-    feed(&mut *summary, &packets);
+    feed(&mut *summary, key, &packets);
     let model = model(&packets, Measure::Bytes);
     assert_eq!(summary.answers().saturated().bytes, 0);
     let off = model.iter().filter(|(flow, truth)| {
@@ -132,7 +116,7 @@ fn evicted_flows_keep_their_weight() {
 #[test]
 fn the_zero_key_is_a_key() {
     let mut summary = elastic(Measure::Packets, 1, 64, 1 << 10);
-    feed(&mut *summary, &vec![(0, 64); 2000]);
+    feed(&mut *summary, key, &vec![(0, 64); 2000]);
     assert_eq!(size(&summary, 0, Measure::Packets), Estimate::exact(2000));
     assert_eq!(size(&summary, 1, Measure::Packets), Estimate::exact(0));
     assert_eq!(summary.answers().cardinality().unwrap().value, 1.0);
@@ -142,7 +126,7 @@ fn the_zero_key_is_a_key() {
 fn full_counters_say_so() {
     let mut summary = elastic(Measure::Packets, 1, 2, 2);
     let packets = stream(2000, 20_000, 1);
-    feed(&mut *summary, &packets);
+    feed(&mut *summary, key, &packets);
     assert!(summary.answers().saturated().packets > 10_000);
     check(&summary, &model(&packets, Measure::Packets), Measure::Packets);
     let flows = summary.answers().cardinality().unwrap();
@@ -158,7 +142,7 @@ fn cardinality_is_counted_in_the_light_part() {
         let packets = stream(20_000, 20_000, seed);
         let truth = model(&packets, Measure::Packets).len() as f64;
         let mut summary = elastic(Measure::Packets, seed, 128, 1 << 14);
-        feed(&mut *summary, &packets);
+        feed(&mut *summary, key, &packets);
         let flows = summary.answers().cardinality().unwrap();
         square += (flows.value / truth - 1.0).powi(2) / SEEDS as f64;
         held += u32::from(flows.low <= truth && truth <= flows.high);
@@ -175,11 +159,11 @@ fn any_split_is_merged_within_bounds() {
             let mut sum = elastic(by, 1, 32, 1 << 13);
             for part in packets.chunks(3000) {
                 let mut other = elastic(by, 1, 32, 1 << 13);
-                feed(&mut *other, part);
+                feed(&mut *other, key, part);
                 sum.merge(&*other).unwrap();
             }
             check(&sum, &model(&packets, by), by);
-            feed(&mut *sum, &packets);
+            feed(&mut *sum, key, &packets);
             let twice: Vec<_> = packets.iter().chain(&packets).copied().collect();
             check(&sum, &model(&twice, by), by);
         }
@@ -208,7 +192,7 @@ fn sizes_of_light_flows_are_recovered() {
         let (mut of_sizes, mut of_entropy) = (0.0, 0.0);
         for seed in 0..8 {
             let mut summary = elastic(by, seed, 64, light);
-            feed(&mut *summary, &stream);
+            feed(&mut *summary, key, &stream);
             let estimate = summary.answers().weight_logs(by).unwrap();
             assert!(
                 estimate.confidence.is_none() && estimate.low <= logs && logs <= estimate.high,
@@ -248,12 +232,12 @@ fn sizes_of_light_flows_are_recovered() {
 fn sizes_are_recovered_again() {
     let stream = stream(20_000, 40_000, 5);
     let mut summary = elastic(Measure::Packets, 1, 64, 1 << 15);
-    feed(&mut *summary, &stream[..20_000]);
+    feed(&mut *summary, key, &stream[..20_000]);
     let before = summary.answers().weight_logs(Measure::Packets).unwrap().value;
-    feed(&mut *summary, &stream[20_000..]);
+    feed(&mut *summary, key, &stream[20_000..]);
     let after = summary.answers().weight_logs(Measure::Packets).unwrap().value;
     let mut one = elastic(Measure::Packets, 1, 64, 1 << 15);
-    feed(&mut *one, &stream);
+    feed(&mut *one, key, &stream);
     assert!(after > before);
     assert_eq!(after, one.answers().weight_logs(Measure::Packets).unwrap().value);
 }

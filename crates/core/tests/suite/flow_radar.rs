@@ -15,6 +15,7 @@ use flowgauge_core::task::{
 use flowgauge_core::terms::{Measure, Size, SpreadOf, Threshold};
 use flowgauge_kernel::Seed;
 
+use crate::flows::{feed, key};
 use crate::zipf::Zipf;
 
 const BOTH: [Measure; 2] = [Measure::Packets, Measure::Bytes];
@@ -30,10 +31,6 @@ fn radar(seed: u64, parameters: &[(&str, u64)]) -> Radar {
 }
 
 /// Each flow's number is its key; 0 is one of them.
-fn key(flow: u32) -> Key4 {
-    Key4::from_canonical(&flow.to_be_bytes()).unwrap()
-}
-
 fn flow(key: &CanonicalKey) -> u32 {
     u32::from_be_bytes(key.as_bytes().try_into().unwrap())
 }
@@ -45,22 +42,6 @@ fn stream(flows: u32, packets: usize, seed: u64) -> Vec<(u32, u32)> {
         .chain(Zipf::new(flows as usize, 1.1, seed).take(packets))
         .map(|flow| (flow, random.u32(64..1500)))
         .collect()
-}
-
-fn feed<K: FlowKey, F: Copy>(
-    summary: &mut dyn Summary<K>,
-    key: impl Fn(F) -> K,
-    packets: &[(F, u32)],
-) {
-    let mut batch = Batch::new();
-    for chunk in packets.chunks(256) {
-        batch.clear();
-        for &(flow, bytes) in chunk {
-            batch.push(key(flow), bytes, 0);
-        }
-        summary.ingest(&mut batch);
-    }
-    summary.settle();
 }
 
 fn model<F: Copy + Ord>(packets: &[(F, u32)]) -> Model<F> {

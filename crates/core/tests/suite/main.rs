@@ -1,5 +1,5 @@
-//! Tests of all that the crate offers, in one program: they share what is compiled, and long tests
-//! run beside others. Only the laws have a program of their own, which runs on each instruction set.
+//! Tests of what the crate offers, in one program, so that what they share is compiled and linked
+//! once. Only the laws have a program of their own, which runs on each instruction set.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::float_cmp, reason = "numbers that are whole are compared as such")]
 #![expect(unreachable_pub, reason = "a test has no public side")]
@@ -12,6 +12,7 @@ mod counter;
 mod distinct;
 mod elastic;
 mod flow_radar;
+mod flows;
 mod hierarchy;
 mod hostile;
 mod instant;

@@ -10,15 +10,12 @@ use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
+use crate::flows::key;
 use crate::seeds;
 use crate::zipf::Zipf;
 
 /// A flow's number and the bytes of its packet.
 type Packet = (u32, u32);
-
-fn key(flow: u32) -> Key4 {
-    Key4::from_canonical(&flow.to_be_bytes()).unwrap()
-}
 
 /// Packets of 64 to 1500 bytes, of flows drawn by Zipf's law.
 fn packets(count: usize, flows: usize, skew: f64, seed: u64) -> Vec<Packet> {

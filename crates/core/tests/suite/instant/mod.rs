@@ -9,6 +9,8 @@ use flowgauge_core::key::{CanonicalKey, FlowKey, Key4};
 use flowgauge_core::summary::{self, Options, Parameters, SizeEstimate};
 use flowgauge_core::terms::{Measure, Size};
 
+use crate::flows::key;
+
 /// Packets represented by each packet that a FlowRegulator forwards.
 const UNIT: f64 = 94.923_265_306_122_45;
 
@@ -16,10 +18,6 @@ const UNIT: f64 = 94.923_265_306_122_45;
 const RCC_UNIT: f64 = 9.742_857_142_857_143;
 
 type Summary = Box<dyn summary::Summary<Key4>>;
-
-fn key(flow: u32) -> Key4 {
-    Key4::from_canonical(&flow.to_be_bytes()).unwrap()
-}
 
 fn flow_of(key: &CanonicalKey) -> usize {
     u32::from_be_bytes(key.as_bytes().try_into().unwrap()) as usize
