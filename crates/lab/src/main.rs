@@ -33,23 +33,23 @@ use args::{Accuracy, Cli, Command, Gate, Speed};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    if let Err(error) = Isa::selected() {
-        let _ = writeln!(io::stderr(), "flowgauge-lab: {error}");
-        return ExitCode::from(2);
-    }
-    match execute(&Cli::parse().command, &mut io::stdout()) {
-        Ok(code) => code,
-        Err(failure) => {
-            // If standard error is closed, there is nowhere to report it.
-            let _ = writeln!(io::stderr(), "flowgauge-lab: {failure}");
-            ExitCode::from(2)
-        }
-    }
+    answer(&Cli::parse().command, &mut io::stdout(), &mut io::stderr())
+}
+
+/// Executes a command, and returns its exit code; an error goes to `err`.
+fn answer(command: &Command, out: &mut impl Write, err: &mut impl Write) -> ExitCode {
+    let done = Isa::selected().map_err(|error| error.to_string());
+    let done = done.and_then(|_| execute(command, out).map_err(|failure| failure.to_string()));
+    done.unwrap_or_else(|error| {
+        // If standard error is closed, there is nowhere to report it.
+        let _ = writeln!(err, "flowgauge-lab: {error}");
+        ExitCode::from(2)
+    })
 }
 
 fn execute(command: &Command, out: &mut impl Write) -> Result<ExitCode, Failure> {
     match command {
-        Command::Accuracy(accuracy) => write_accuracy(accuracy),
+        Command::Accuracy(accuracy) => write_accuracy(accuracy, out),
         Command::Gate(gate) => pass_gate(gate, out),
         Command::Speed(speed) => write_speed(speed),
         Command::Peers(peers) => peers::measure(peers).map(|()| ExitCode::SUCCESS),
@@ -60,14 +60,14 @@ fn execute(command: &Command, out: &mut impl Write) -> Result<ExitCode, Failure>
     }
 }
 
-fn write_accuracy(accuracy: &Accuracy) -> Result<ExitCode, Failure> {
+fn write_accuracy(accuracy: &Accuracy, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let mut rows = Vec::new();
     for form in accuracy.forms() {
         rows.extend(accuracy::rows(&form, &accuracy.selection)?);
     }
     match &accuracy.output {
         Some(path) => write_table(path, &rows)?,
-        None => table::write(&rows, io::stdout().lock()).map_err(Failure::of("standard output"))?,
+        None => table::write(&rows, out).map_err(Failure::of("standard output"))?,
     }
     for finding in gate::broken(&rows) {
         eprintln!("flowgauge-lab: {finding}");

@@ -12,14 +12,32 @@ use clap::Parser;
 
 use crate::args::Cli;
 
-/// The exit code and the standard output, or the error.
-fn lab(arguments: &[&str]) -> Result<(ExitCode, String), String> {
-    let command = Cli::try_parse_from([&["flowgauge-lab"], arguments].concat())
-        .map_err(|error| error.to_string())?
-        .command;
-    let mut out = Vec::new();
-    let code = crate::execute(&command, &mut out).map_err(|failure| failure.to_string())?;
-    Ok((code, String::from_utf8(out).unwrap()))
+/// The exit code of a command, and what it writes.
+struct Done {
+    code: ExitCode,
+    out: String,
+    err: String,
+}
+
+fn lab(arguments: &[&str]) -> Done {
+    let cli = match Cli::try_parse_from([&["flowgauge-lab"], arguments].concat()) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap());
+            return Done { code, out: String::new(), err: error.to_string() };
+        }
+    };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = crate::answer(&cli.command, &mut out, &mut err);
+    let [out, err] = [out, err].map(|bytes| String::from_utf8(bytes).unwrap());
+    Done { code, out, err }
+}
+
+/// The error of arguments that are refused.
+fn refusal(arguments: &[&str]) -> String {
+    let done = lab(arguments);
+    assert_eq!(done.code, ExitCode::from(2), "{arguments:?}");
+    done.err
 }
 
 /// A folder that is removed at the end.
@@ -41,7 +59,7 @@ impl Drop for Folder {
 
 #[test]
 fn experiments_are_named_and_unknown_ones_refused() {
-    let (_, named) = lab(&["list"]).unwrap();
+    let named = lab(&["list"]).out;
     for name in ["simple/fig1", "agg-evict/fig5", "scaling/separate"] {
         assert!(named.lines().any(|line| line.starts_with(&format!("{name} "))), "{named}");
     }
@@ -55,7 +73,7 @@ fn experiments_are_named_and_unknown_ones_refused() {
         (&["run", "agg-evict/fig4", "--keys", "a", "--key-bytes", "5"], "4, 8 or 13"),
         (&["run"], "NAME"),
     ] {
-        assert!(lab(arguments).unwrap_err().contains(reason), "{arguments:?}");
+        assert!(refusal(arguments).contains(reason), "{arguments:?}");
     }
 }
 
@@ -69,7 +87,8 @@ fn a_file_of_keys_is_measured_and_written_about() {
     fs::write(&keys, [[10, 0, 0, 1], [10, 0, 0, 2]].concat().repeat(500_000)).unwrap();
     let (keys, output) = (keys.to_str().unwrap(), folder.to_str().unwrap());
     let run = ["run", "agg-evict/fig4", "--keys", keys, "--key-bytes", "4", "-o", output];
-    assert_eq!(lab(&run).unwrap().0, ExitCode::SUCCESS);
+    let done = lab(&run);
+    assert_eq!(done.code, ExitCode::SUCCESS, "{}", done.err);
     let read = |ending: &str| fs::read_to_string(folder.join(format!("agg-evict-fig4.{ending}")));
     let table = read("tsv").unwrap();
     let row =
@@ -95,8 +114,9 @@ fn a_file_of_keys_is_measured_and_written_about() {
     assert_eq!(report.matches("\n## ").count(), 2, "{report}");
 
     // A pair is more than is known of these packets.
-    let refused = lab(&["run", "simple/fig2", "--keys", keys, "--key-bytes", "4", "-o", output]);
-    assert!(refused.unwrap_err().contains("keys of 4 bytes, where 8 are needed"));
+    let refused =
+        refusal(&["run", "simple/fig2", "--keys", keys, "--key-bytes", "4", "-o", output]);
+    assert!(refused.contains("keys of 4 bytes, where 8 are needed"));
 }
 
 /// A fast table, an estimate with errors, and a summary with confidence bounds.
@@ -105,7 +125,8 @@ const SELECTED: [&str; 4] =
 
 fn gate(baseline: &Path) -> (ExitCode, String) {
     let baseline = baseline.to_str().unwrap();
-    lab(&[&["gate", "--baseline", baseline][..], &SELECTED].concat()).unwrap()
+    let done = lab(&[&["gate", "--baseline", baseline][..], &SELECTED].concat());
+    (done.code, done.out)
 }
 
 /// The first row of this algorithm and task, with the cell of a column replaced.
@@ -123,7 +144,7 @@ fn a_gate_passes_its_own_table_and_fails_a_doctored_one() {
     let path = scratch.0.join("accuracy.tsv");
     let written =
         lab(&[&["accuracy", "--small", "-o", path.to_str().unwrap()][..], &SELECTED].concat());
-    assert_eq!(written.unwrap().0, ExitCode::SUCCESS);
+    assert_eq!(written.code, ExitCode::SUCCESS, "{}", written.err);
     let table = fs::read_to_string(&path).unwrap();
     let rows = table.lines().count() - 1;
     assert!(rows > 20, "{rows} rows");
@@ -168,9 +189,8 @@ fn a_gate_passes_its_own_table_and_fails_a_doctored_one() {
 #[test]
 fn the_committed_table_holds() {
     let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/accuracy.tsv");
-    let (code, told) = lab(&["gate", "--baseline", table.to_str().unwrap()]).unwrap();
-    println!("{told}");
-    assert_eq!(code, ExitCode::SUCCESS);
+    let done = lab(&["gate", "--baseline", table.to_str().unwrap()]);
+    assert_eq!(done.code, ExitCode::SUCCESS, "{}{}", done.out, done.err);
 }
 
 #[test]
@@ -178,10 +198,10 @@ fn a_file_that_is_no_table_is_refused() {
     let scratch = Folder::new("table");
     let path = scratch.0.join("none.tsv");
     fs::write(&path, "algorithm\ttask\n").unwrap();
-    let told = lab(&["gate", "--baseline", path.to_str().unwrap()]).unwrap_err();
+    let told = refusal(&["gate", "--baseline", path.to_str().unwrap()]);
     assert!(told.contains("line 1: the columns have other names"), "{told}");
-    let told = lab(&["gate", "--baseline", "nowhere.tsv"]).unwrap_err();
+    let told = refusal(&["gate", "--baseline", "nowhere.tsv"]);
     assert!(told.contains("nowhere.tsv"), "{told}");
-    let told = lab(&["accuracy", "--algorithm", "nothing"]).unwrap_err();
+    let told = refusal(&["accuracy", "--algorithm", "nothing"]);
     assert!(told.contains("nothing"), "{told}");
 }
