@@ -19,7 +19,7 @@ use crate::{asking, only_epoch, refusal, run};
 /// The report is the same for any batch size and any order of lanes.
 #[test]
 fn the_size_of_a_batch_changes_no_report() {
-    let bytes = mixed(9, 5_000);
+    let bytes = mixed(9, 20_000);
     println!("seed 9");
     // The random bits of kll have no seed: no two of its answers are alike.
     for info in catalog::ALGORITHMS.iter().filter(|info| info.name != "kll") {
