@@ -108,8 +108,13 @@ impl<B: Bucket> Probed<B> {
     fn bucket_within(&self, probes: usize, key: B::Key, digest: u64) -> Option<usize> {
         let buckets = &self.buckets[..];
         let home = self.home(digest);
-        let probed = (home..home + probes).map(|bucket| bucket & (buckets.len() - 1));
-        probed.into_iter().find(|at| *buckets[*at].key() == key || buckets[*at].is_empty())
+        for probed in home..home + probes {
+            let at = probed & (buckets.len() - 1);
+            if *buckets[at].key() == key || buckets[at].is_empty() {
+                return Some(at);
+            }
+        }
+        None
     }
 
     /// The bucket of this key, or the empty one where it would go, if there is one within reach.
