@@ -30,7 +30,7 @@ fn radar(seed: u64, parameters: &[(&str, u64)]) -> Radar {
     catalog::build("flow-radar", &options).unwrap()
 }
 
-/// Each flow's number is its key; 0 is one of them.
+/// The number of the flow with this key.
 fn flow(key: &CanonicalKey) -> u32 {
     u32::from_be_bytes(key.as_bytes().try_into().unwrap())
 }

@@ -17,7 +17,7 @@ const PACKETS: u64 = 50_000;
 /// Largest ratio of the time for colliding keys to that for others.
 const MOST_RATIO: f64 = 20.0;
 
-/// Number of times that each of both is measured.
+/// Least and largest number of times that both are measured.
 const LEAST_ROUNDS: u32 = 3;
 const MOST_ROUNDS: u32 = 20;
 

@@ -1,5 +1,5 @@
-//! Tests of what the crate offers, in one program, so that what they share is compiled and linked
-//! once. Only the laws have a program of their own, which runs on each instruction set.
+//! The crate's tests, in one program, so that shared code is compiled and linked once. Only the laws
+//! have a program of their own, which runs on each instruction set.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::float_cmp, reason = "numbers that are whole are compared as such")]
 #![expect(unreachable_pub, reason = "a test has no public side")]
