@@ -133,17 +133,17 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// An algorithm or accelerator with its parameters.
+/// An algorithm or accelerator with its parameters. One without a value is switched on: `auto` is
+/// `auto=yes`.
 pub(crate) fn spec(text: &str) -> Result<Spec, String> {
     let (name, list) = text.split_once(':').unwrap_or((text, ""));
     let mut parameters: Vec<(String, String)> = Vec::new();
     for pair in list.split(',').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair
-            .split_once('=')
-            .and_then(|(name, value)| {
-                (!value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
-            })
-            .ok_or_else(|| format!("'{pair}' is not PARAMETER=VALUE"))?;
+        let (name, value) = pair.split_once('=').unwrap_or((pair, "yes"));
+        if name.is_empty() || value.is_empty() {
+            return Err(format!("'{pair}' is not PARAMETER=VALUE"));
+        }
+        let (name, value) = (name.to_owned(), value.to_owned());
         if parameters.iter().any(|(known, _)| *known == name) {
             return Err(format!("parameter '{name}' is given twice; give it once"));
         }
@@ -262,7 +262,9 @@ mod tests {
         let full = spec("x:rows=2,buckets=1024").unwrap();
         assert_eq!(full.parameters.get("rows"), Some("2"));
         assert_eq!(full.parameters.get("buckets"), Some("1024"));
-        for text in ["x:rows", "x:rows=", "x:a=1,a=2"] {
+        let switched = spec("x:auto,rows=2").unwrap();
+        assert_eq!(switched.parameters.get("auto"), Some("yes"));
+        for text in ["x:rows=", "x:=1", "x:a=1,a=2", "x:a,a=no"] {
             assert!(spec(text).is_err(), "{text}");
         }
     }

@@ -13,7 +13,7 @@ use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 use super::part::{median, spread};
 use super::setting::FRAME_BYTES;
 use super::stream::Stream;
-use super::table::{Cell, short};
+use super::table::{Cell, Noise, short};
 use crate::machine::ns_per_cycle;
 
 /// Name of the bare loop in tables.
@@ -108,7 +108,10 @@ pub(crate) struct Latency {
 }
 
 /// The latency columns.
-pub(super) const COLUMNS: [&str; 4] = ["mean_ns", "p99_ns", "mean_ns_spread", "p99_ns_spread"];
+pub(super) const COLUMNS: [&str; 4] = ["mean_ns", TAIL, "mean_ns_spread", "p99_ns_spread"];
+
+/// The column of tails.
+pub(super) const TAIL: &str = "p99_ns";
 
 impl Latency {
     /// The cells of [`COLUMNS`].
@@ -119,11 +122,6 @@ impl Latency {
     /// Throughput in million packets per second.
     pub(super) fn mpps(&self) -> f64 {
         1e3 / self.mean_ns
-    }
-
-    /// Relative spread over rounds, of mean or tail, whichever is larger.
-    fn noise(&self) -> f64 {
-        (self.mean_spread / self.mean_ns).max(self.p99_spread / self.p99_ns)
     }
 }
 
@@ -163,19 +161,21 @@ impl Histogram {
     }
 
     pub(super) fn latency(&self) -> Latency {
-        // A bucket is represented by its middle.
-        let cycles = |bucket: usize| (bucket as u64 * BUCKET_CYCLES + BUCKET_CYCLES / 2) as f64;
         let within: u64 = self.packets.iter().sum();
         let mean = self.cycles as f64 / within as f64;
         let mut left = (within + self.beyond) * 99 / 100;
-        let p99 = self.packets.iter().position(|packets| {
-            let here = left <= *packets;
-            left = left.saturating_sub(*packets);
-            here
-        });
+        let mut p99 = f64::NAN;
+        for (bucket, packets) in self.packets.iter().enumerate() {
+            if left <= *packets {
+                // Packets lie evenly in their bucket.
+                let buckets = bucket as f64 + left as f64 / *packets as f64;
+                p99 = buckets * BUCKET_CYCLES as f64;
+                break;
+            }
+            left -= packets;
+        }
         let tick = ns_per_cycle();
-        let p99_ns = p99.map_or(f64::NAN, cycles) * tick;
-        Latency { mean_ns: mean * tick, p99_ns, mean_spread: 0.0, p99_spread: 0.0 }
+        Latency { mean_ns: mean * tick, p99_ns: p99 * tick, mean_spread: 0.0, p99_spread: 0.0 }
     }
 }
 
@@ -284,9 +284,16 @@ pub(super) fn middle(times: &[Latency]) -> Latency {
     }
 }
 
-/// Median relative spread over rounds. Smaller differences cannot be distinguished.
-pub(super) fn noise(times: &[Latency]) -> f64 {
-    median(&times.iter().map(Latency::noise).collect::<Vec<f64>>())
+/// How far medians of this many rounds are uncertain, as a share of them. Smaller differences cannot
+/// be distinguished. Of nine rounds it is the median relative spread, and it falls with the root of
+/// their number.
+pub(super) fn noise(times: &[Latency], rounds: usize) -> Noise {
+    let scale = (9.0 / rounds as f64).sqrt();
+    let of = |of: fn(&Latency) -> f64| scale * median(&times.iter().map(of).collect::<Vec<f64>>());
+    Noise {
+        means: of(|latency| latency.mean_spread / latency.mean_ns),
+        tails: of(|latency| latency.p99_spread / latency.p99_ns),
+    }
 }
 
 #[cfg(test)]
@@ -298,11 +305,13 @@ mod tests {
         let round =
             |mean_ns, p99_ns| Latency { mean_ns, p99_ns, mean_spread: 0.0, p99_spread: 0.0 };
         let means = [9.0, 9.5, 10.0, 10.5, 30.0].map(|mean| round(mean, 20.0));
-        assert!((middle(&means).noise() - 0.05).abs() < 1e-9);
         let tails = [18.0, 18.0, 20.0, 22.0, 22.0].map(|tail| round(10.0, tail));
-        assert!((middle(&tails).noise() - 0.1).abs() < 1e-9);
-        let both = [middle(&means), middle(&tails), middle(&tails)];
-        assert!((noise(&both) - 0.1).abs() < 1e-9 && middle(&means[..1]).noise() <= 0.0);
+        let one = noise(&[middle(&means)], 9);
+        assert!((one.means - 0.05).abs() < 1e-9 && one.tails <= 0.0);
+        let most = noise(&[middle(&means), middle(&tails), middle(&tails)], 9);
+        assert!(most.means <= 0.0 && (most.tails - 0.1).abs() < 1e-9);
+        assert!(noise(&[middle(&means[..1])], 9).means <= 0.0);
+        assert!((noise(&[middle(&means)], 36).means - 0.025).abs() < 1e-9);
     }
 
     #[test]
@@ -316,7 +325,11 @@ mod tests {
         let Latency { mean_ns, p99_ns, .. } = histogram.latency();
         let tick = ns_per_cycle();
         assert!((mean_ns / tick - (98.0 * 10.0 + 100.0) / 99.0).abs() < 1e-9);
-        assert!((p99_ns / tick - 101.0).abs() < 1e-9);
+        assert!((p99_ns / tick - 102.0).abs() < 1e-9);
+        histogram.take(64, 64 * 100);
+        let p99_ns = histogram.latency().p99_ns;
+        // 99 % are 6399 packets, of which 6272 are in an earlier bucket, and 128 in this one.
+        assert!((p99_ns / tick - (100.0 + 2.0 * 127.0 / 128.0)).abs() < 1e-9);
         histogram.take(64, 64 * 1_000_000);
         histogram.take(64, 64 * 1_000_000);
         assert!(histogram.latency().p99_ns.is_nan(), "the tail lies beyond");

@@ -1,6 +1,7 @@
 //! Checks of measured numbers against claims.
 
-use super::table::short;
+use super::latency::TAIL;
+use super::table::{Noise, short};
 
 /// Relative differences that are never distinguished, even on a steady machine: rounds of one
 /// measurement differ as much.
@@ -11,7 +12,18 @@ pub(crate) const ALIKE: f64 = 0.03;
 pub(crate) struct Part {
     what: String,
     check: Check,
-    timed: bool,
+    of: Of,
+}
+
+/// The numbers of a check, which decide the noise that matters.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    /// Counts and errors, which are the same in each run.
+    Counts,
+    /// Means of times, and rates.
+    Means,
+    /// Tails of times.
+    Tails,
 }
 
 #[derive(Clone, Debug)]
@@ -67,7 +79,7 @@ impl Checked {
 
 impl Part {
     fn new(what: impl Into<String>, check: Check) -> Self {
-        Self { what: what.into(), check, timed: false }
+        Self { what: what.into(), check, of: Of::Counts }
     }
 
     /// Cannot be decided, with the reason.
@@ -121,12 +133,26 @@ impl Part {
 
     /// The numbers are times or rates: a distance to a bound within the noise decides nothing.
     pub(crate) fn timed(self) -> Self {
-        Self { timed: true, ..self }
+        Self { of: Of::Means, ..self }
+    }
+
+    /// The numbers are tails of times, whose noise is larger.
+    pub(crate) fn tails(self) -> Self {
+        Self { of: Of::Tails, ..self }
+    }
+
+    /// The numbers are means or tails of times, by the column that they are from.
+    pub(crate) fn from(self, column: &str) -> Self {
+        if column == TAIL { self.tails() } else { self.timed() }
     }
 
     /// Checks it, given the relative spread of rounds.
-    pub(super) fn check(self, noise: f64) -> Checked {
-        let noise = if self.timed { noise.max(ALIKE) } else { 0.0 };
+    pub(super) fn check(self, noise: Noise) -> Checked {
+        let noise = match self.of {
+            Of::Counts => 0.0,
+            Of::Means => noise.means.max(ALIKE),
+            Of::Tails => noise.tails.max(ALIKE),
+        };
         let what = self.what;
         let (holds, told) = match self.check {
             Check::Open => (None, what),
@@ -296,7 +322,7 @@ mod tests {
     const NO: Option<bool> = Some(false);
 
     fn holds(part: Part) -> Option<bool> {
-        part.check(0.01).holds
+        part.check(Noise { means: 0.01, tails: 0.01 }).holds
     }
 
     #[test]
@@ -346,18 +372,23 @@ mod tests {
 
     #[test]
     fn differences_within_the_noise_are_undecided() {
-        let least = |number, noise| Part::at_least("", number, 10.0).timed().check(noise).holds;
+        let means = |means| Noise { means, tails: 0.0 };
+        let least =
+            |number, noise| Part::at_least("", number, 10.0).timed().check(means(noise)).holds;
         assert_eq!([least(10.2, 0.0), least(9.8, 0.0), least(10.4, 0.0)], [None, None, YES]);
         assert_eq!([least(10.4, 0.05), least(9.4, 0.05), least(10.6, 0.05)], [None, NO, YES]);
-        let most = |number| Part::at_most("", number, 10.0).timed().check(0.05).holds;
+        let most = |number| Part::at_most("", number, 10.0).timed().check(means(0.05)).holds;
         assert_eq!([most(9.4), most(9.6), most(10.4), most(10.6)], [YES, None, None, NO]);
-        let less = |ratio| Part::less("", &[ratio], &[1.0]).check(0.2).holds;
+        let less = |ratio| Part::less("", &[ratio], &[1.0]).check(means(0.2)).holds;
         assert_eq!([less(0.7), less(0.9), less(1.1), less(1.3)], [YES, None, None, NO]);
+        let tail = |ratio, noise| Part::less("", &[ratio], &[1.0]).tails().check(noise).holds;
+        let tails = Noise { means: 0.0, tails: 0.2 };
+        assert_eq!([tail(0.9, tails), tail(0.9, means(0.2)), tail(0.7, tails)], [None, YES, YES]);
     }
 
     #[test]
     fn parts_tell_their_numbers() {
-        let line = |part: Part| part.check(0.0).line();
+        let line = |part: Part| part.check(Noise::default()).line();
         assert_eq!(
             line(Part::at_most("it", f64::NAN, 1.7)),
             "cannot be told: it: not measured (at most 1.7)"

@@ -10,8 +10,9 @@ use flowgauge_core::unknown::Unknown;
 
 use super::part::ALIKE;
 use super::setting::{Setting, Trace};
+use super::table::Noise;
 use super::verdict::{Verdict, WORDS};
-use super::{EXPERIMENTS, Experiment, Outcome, Table, presets, setting, svg};
+use super::{EXPERIMENTS, Experiment, Outcome, Table, latency, presets, setting, svg};
 use crate::args::{Judge, Run};
 use crate::failure::Failure;
 use crate::machine;
@@ -144,7 +145,9 @@ pub(super) struct Page {
 const LIMIT: &str = "**Limit.** ";
 const NOTE: &str = "**Note.** ";
 const NUMBERS: &str = "Numbers: ";
-const APART: [&str; 2] = ["times are not told apart that differ by less than ", " %."];
+const APART: &str = "times are not told apart that differ by less than ";
+const TAILS_APART: &str = " %, nor tails by less than ";
+const APART_END: &str = " %.";
 
 impl Page {
     /// Measures and judges.
@@ -159,18 +162,16 @@ impl Page {
         let noise = (before.0.max(after.0), before.1.max(after.1));
         // The published numbers are judged: rounded as in the file.
         outcome.table = outcome.table.rounded();
-        outcome.table.add_noise(noise.0);
+        outcome.table.add_noise(Noise { means: noise.0, tails: noise.0 });
         let (name, stem) = (experiment.name, stem(experiment.name));
         let measured = format!(
             "{NUMBERS}[{stem}.tsv]({stem}.tsv). Repeat: {}. \
              Noise: the same arithmetic took {:.1} % longer than at best in the median, and {:.0} % in \
-             one of a hundred. As rounds differ, {}{:.1}{}\nMachine: {}; {}.",
+             one of a hundred. As rounds differ, {}\nMachine: {}; {}.",
             repeat(name, options),
             100.0 * noise.0,
             100.0 * noise.1,
-            APART[0],
-            100.0 * outcome.table.noise().max(ALIKE),
-            APART[1],
+            apart(&outcome.table),
             machine::describe(),
             machine::caches()
         );
@@ -207,12 +208,10 @@ impl Page {
         };
         let behind = |mark: &str| text.lines().find_map(|line| line.strip_prefix(mark));
         let measured = text.find(&format!("\n{NUMBERS}")).map(|at| text[at..].trim().to_owned());
-        let noise = text.split_once(APART[0]).and_then(|(_, rest)| rest.split_once(APART[1]));
-        let noise = noise.and_then(|(percent, _)| percent.parse::<f64>().ok());
-        let (Some(measured), Some(noise)) = (measured, noise) else {
+        let (Some(measured), Some(noise)) = (measured, noise(&text)) else {
             return Err(broken("its page does not say how it was measured"));
         };
-        table.add_noise(noise / 100.0);
+        table.add_noise(noise);
         let (limit, notes) = (behind(LIMIT).unwrap_or(""), behind(NOTE).unwrap_or(""));
         let outcome = Outcome { table, limit: limit.to_owned(), notes: notes.to_owned() };
         let verdict = (experiment.judge)(&outcome.table);
@@ -324,6 +323,27 @@ const AGAIN: &str = "again";
 /// The table of a repetition.
 fn again_file(folder: &Path, experiment: &Experiment, label: &str) -> PathBuf {
     folder.join(AGAIN).join(format!("{}.{label}.tsv", stem(experiment.name)))
+}
+
+/// Which times are not told apart.
+fn apart(table: &Table) -> String {
+    let percent = |noise: f64| 100.0 * noise.max(ALIKE);
+    let Noise { means, tails } = table.noise();
+    let tails = if table.has(latency::TAIL) {
+        format!("{TAILS_APART}{:.1}", percent(tails))
+    } else {
+        String::new()
+    };
+    format!("{APART}{:.1}{tails}{APART_END}", percent(means))
+}
+
+/// The noise that a page states by [`apart`].
+fn noise(page: &str) -> Option<Noise> {
+    let (_, percent) = page.split_once(APART)?;
+    let (percent, _) = percent.split_once(APART_END)?;
+    let (means, tails) = percent.split_once(TAILS_APART).unwrap_or((percent, percent));
+    let noise = |percent: &str| percent.parse::<f64>().ok().map(|percent| percent / 100.0);
+    Some(Noise { means: noise(means)?, tails: noise(tails)? })
 }
 
 /// The command that repeats a measurement.

@@ -59,12 +59,21 @@ pub(crate) fn short(number: f64) -> String {
     format!("{number:.*}", digits.clamp(0, 9) as usize)
 }
 
+/// The relative variation of identical work during a measurement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Noise {
+    /// Of means and rates.
+    pub(crate) means: f64,
+    /// Of tails.
+    pub(crate) tails: f64,
+}
+
 /// Rows of equal length under named columns, whose names end in the unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<String>,
     rows: Vec<Vec<Cell>>,
-    noise: f64,
+    noise: Noise,
 }
 
 /// A row, accessed by column name.
@@ -102,7 +111,7 @@ impl Table {
     /// An empty table.
     pub(crate) fn new(columns: impl IntoIterator<Item = &'static str>) -> Self {
         let columns = columns.into_iter().map(str::to_owned).collect();
-        Self { columns, rows: Vec::new(), noise: 0.0 }
+        Self { columns, rows: Vec::new(), noise: Noise::default() }
     }
 
     /// Parses the output of [`Table::write`]. A column is numeric if all of its cells are numbers
@@ -123,17 +132,18 @@ impl Table {
             _ => Cell::Text(cell.to_owned()),
         };
         let row = |line: Vec<&str>| line.into_iter().zip(&of_numbers).map(cell).collect();
-        Some(Self { columns, rows: lines.into_iter().map(row).collect(), noise: 0.0 })
+        Some(Self { columns, rows: lines.into_iter().map(row).collect(), noise: Noise::default() })
     }
 
     /// The relative variation of identical work during the measurement.
-    pub(crate) fn noise(&self) -> f64 {
+    pub(crate) fn noise(&self) -> Noise {
         self.noise
     }
 
     /// Records a variation of the work; the largest counts.
-    pub(crate) fn add_noise(&mut self, noise: f64) {
-        self.noise = self.noise.max(noise);
+    pub(crate) fn add_noise(&mut self, noise: Noise) {
+        self.noise.means = self.noise.means.max(noise.means);
+        self.noise.tails = self.noise.tails.max(noise.tails);
     }
 
     /// Adds a row. Missing cells are empty, surplus ones are dropped.
@@ -141,6 +151,11 @@ impl Table {
         let mut row: Vec<Cell> = cells.into_iter().take(self.columns.len()).collect();
         row.resize(self.columns.len(), Cell::Number(f64::NAN));
         self.rows.push(row);
+    }
+
+    /// Whether it has this column.
+    pub(crate) fn has(&self, column: &str) -> bool {
+        self.columns.iter().any(|name| name == column)
     }
 
     /// All rows.
@@ -217,12 +232,7 @@ impl Table {
 
     /// The same numbers, as if measured on a steady machine.
     pub(crate) fn steady(&self) -> Self {
-        Self { noise: 0.0, ..self.clone() }
-    }
-
-    /// The names of the columns.
-    pub(crate) fn columns(&self) -> &[String] {
-        &self.columns
+        Self { noise: Noise::default(), ..self.clone() }
     }
 }
 

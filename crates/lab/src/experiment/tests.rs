@@ -203,7 +203,7 @@ fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
     for chart in experiment.charts {
         let columns = chart.y.iter().map(|(column, _)| *column).chain([chart.x, chart.series]);
         for column in columns {
-            assert!(table.columns().iter().any(|c| c == column), "{name}: no column {column}");
+            assert!(table.has(column), "{name}: no column {column}");
         }
     }
     assert_fits_its_charts(experiment, table);

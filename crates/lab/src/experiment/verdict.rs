@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::part::{Checked, Part, digits};
-use super::table::Table;
+use super::table::{Noise, Table};
 
 /// A claim of a paper, with the numbers that decide it.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Claim {
         Self { baseline: Some((parts.into_iter().collect(), gain)), ..self }
     }
 
-    fn judge(self, noise: f64) -> Judged {
+    fn judge(self, noise: Noise) -> Judged {
         let check = |parts: Vec<Part>| -> Vec<Checked> {
             parts.into_iter().map(|part| part.check(noise)).collect()
         };

@@ -7,13 +7,15 @@
 //! into few rows, and both directions of a flow have the same tag. Rows store and compare whole
 //! flows in all forms, so tags affect the speed but never a count.
 
+mod auto;
 mod flow;
 mod pairs;
 mod policy;
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{Digester, Zeroed};
+use flowgauge_kernel::{Digester, Zeroed, cycles};
 
+use self::auto::Auto;
 use self::flow::{ChosenTag, Flow, Keyed, OfDigest, Spoken, Tag};
 use self::pairs::{Add, Bytes, Evicted, LEAVING, MOST_ROWS, Row, Sum};
 use self::policy::{Chosen, MOST_ROW_BYTES, NAMES, Policy, RoundRobin, row_bytes};
@@ -42,7 +44,11 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Cost: one row a packet, and the summary's cost for each eviction. Memory in bytes: `rows × 16 ×
 /// (2 + 2 + size_of::<K>())`, 4 more for each pair where the summary reads bytes and 8 where it
 /// reads elements, 8 for each row under `policy=lru`, rounded up to cache lines; with a
-/// [`ChosenTag`] bytes are always held, and 2 more for each pair; plus [`staged`].
+/// [`ChosenTag`] bytes are always held, and 2 more for each pair; plus [`staged`], and
+/// [`Auto::BYTES`] with `auto`.
+///
+/// With `auto` batches go the way that takes less time. Those that pass by take sums along, a few
+/// rows' with each, until the table is empty.
 struct Aggregator<K, F, B: Bytes, T: Tag, P> {
     digester: Digester,
     rows: Zeroed<Row<T::Row, F, B::Held>>,
@@ -51,7 +57,13 @@ struct Aggregator<K, F, B: Bytes, T: Tag, P> {
     leaving: Leaving<K, F, B>,
     /// Whether any pair may be occupied.
     holds: bool,
+    /// Rows emptied since the aggregator was last used.
+    emptied: usize,
+    auto: Option<Auto>,
 }
+
+/// Rows emptied with each batch that passes by the aggregator: at most [`LEAVING`] sums.
+const EMPTIED: usize = 4;
 
 /// The summary, and the sums evicted but not passed on yet.
 struct Leaving<K, F, B> {
@@ -120,12 +132,19 @@ impl Accelerate for AggEvict {
                        with tag=xor,index=modulo, a sender who chooses keys can make them share \
                        a row",
             },
+            Parameter {
+                name: auto::NAME,
+                help: "yes (or auto alone): sum only where that is faster than the summary alone, \
+                       by a trial of 100,000 packets, and another when the traffic changes; no \
+                       (the default): always",
+            },
         ],
         memory: "rows x 16 x (4 + key); for each pair 4 more by bytes and 8 more (12 with keys of \
                  4 bytes) for distinct peers; for each row 8 more with policy=lru; rounded up to \
                  64; up to 256 x (3 x key + 60) for evicted pairs, and 6144 more by bytes and for \
                  distinct peers; unless tag, bits and index are the defaults, bytes are always \
-                 held, and tags of 16 and 32 bits alike take 2 bytes more for each pair",
+                 held, and tags of 16 and 32 bits alike take 2 bytes more for each pair; with auto, \
+                 8336 more",
         samples: false,
     };
 
@@ -143,7 +162,8 @@ impl Accelerate for AggEvict {
                 rows * (size_of::<Row<<ChosenTag as Tag>::Row, Spoken<K>, u32>>() + MOST_ROW_BYTES)
             }
             TableSize::Bytes(bytes) => bytes,
-        } + staged::<K, Spoken<K>, u64>())
+        } + staged::<K, Spoken<K>, u64>()
+            + Auto::bytes(&options.parameters)?)
     }
 
     fn build<K: FlowKey>(
@@ -234,13 +254,21 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T,
         let policy = policy(options)?;
         let rows = rows(options, size_of::<Row<T::Row, F, B::Held>>() + row_bytes(policy))?;
         let leaving = Leaving::new(options, inner)?;
+        let auto = Auto::new(options)?;
+        let mut rows: Zeroed<Row<_, _, _>> = options.memory.zeroed(rows)?;
+        if auto.is_some() {
+            // The first touch of memory would take longer than what a trial times.
+            rows.fill(Row::zeroed());
+        }
         Ok(Self {
             digester: options.digester,
-            rows: options.memory.zeroed(rows)?,
+            policy: P::new(policy, rows.len(), options)?,
+            rows,
             tagging,
-            policy: P::new(policy, rows, options)?,
             leaving,
             holds: false,
+            emptied: 0,
+            auto,
         })
     }
 
@@ -256,6 +284,68 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T,
         }
         self.leaving.pass_on(1);
         self.holds = false;
+    }
+
+    /// Passes a batch on as it is, and some sums that are left from before.
+    #[inline(never)]
+    fn pass_by(&mut self, batch: &mut Batch<K>) {
+        self.leaving.inner.ingest(batch);
+        if !self.holds {
+            return;
+        }
+        let rows = self.emptied..self.rows.len().min(self.emptied + EMPTIED);
+        self.emptied = rows.end;
+        for row in &mut self.rows[rows] {
+            row.empty(&mut self.leaving.evicted);
+        }
+        self.holds = self.emptied < self.rows.len();
+        self.leaving.pass_on(if self.holds { LEAVING } else { 1 });
+    }
+
+    /// Sends a batch the way that takes less time.
+    #[inline(never)]
+    fn ingest_by_trial(&mut self, batch: &mut Batch<K>) {
+        let Some(auto) = &mut self.auto else { return };
+        let (is_behind, is_trial) = (auto.is_behind(), auto.is_trial());
+        if !is_trial {
+            if auto.is_sample() {
+                batch.digest(&self.digester);
+                auto.watch(batch.digests());
+            }
+            return if is_behind { self.sum(batch) } else { self.pass_by(batch) };
+        }
+        batch.digest(&self.digester);
+        let start = cycles();
+        if is_behind {
+            self.sum(batch);
+        } else {
+            self.leaving.inner.ingest(batch);
+        }
+        let (ticks, rows) = (cycles() - start, &self.rows);
+        let occupied = || rows.iter().map(Row::occupied).sum();
+        if let Some(auto) = &mut self.auto {
+            auto.took(batch.len(), ticks, &occupied);
+        }
+    }
+
+    /// Adds a batch to the sums.
+    #[inline(never)]
+    fn sum(&mut self, batch: &mut Batch<K>) {
+        self.holds = true;
+        self.emptied = 0;
+        batch.digest(&self.digester);
+        let add = Add::<K, F, B, T, P> {
+            rows: &mut self.rows,
+            tagging: self.tagging,
+            policy: &mut self.policy,
+            columns: batch.columns(),
+            len: batch.len(),
+            plain: batch.is_plain(),
+            digests: F::digests(batch, &self.digester, &mut self.leaving.digests),
+            evicted: &mut self.leaving.evicted,
+        };
+        add.run();
+        self.leaving.pass_on(LEAVING);
     }
 }
 
@@ -287,20 +377,12 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Ingest<K> for Aggregat
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let Some(time_ns) = batch.times_ns().last() else { return };
         self.leaving.time_ns = *time_ns;
-        self.holds = true;
-        batch.digest(&self.digester);
-        let add = Add::<K, F, B, T, P> {
-            rows: &mut self.rows,
-            tagging: self.tagging,
-            policy: &mut self.policy,
-            columns: batch.columns(),
-            len: batch.len(),
-            plain: batch.is_plain(),
-            digests: F::digests(batch, &self.digester, &mut self.leaving.digests),
-            evicted: &mut self.leaving.evicted,
-        };
-        add.run();
-        self.leaving.pass_on(LEAVING);
+        let Some(auto) = &mut self.auto else { return self.sum(batch) };
+        if !self.holds && auto.passes_by() {
+            self.leaving.inner.ingest(batch);
+        } else {
+            self.ingest_by_trial(batch);
+        }
     }
 
     fn settle(&mut self) {
@@ -345,6 +427,9 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Summary<K> for Aggrega
 
     fn next_epoch(&mut self) {
         self.settle();
+        if let Some(auto) = &mut self.auto {
+            auto.next_epoch();
+        }
         self.policy.clear();
         self.leaving.inner.next_epoch();
     }
@@ -359,6 +444,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Summary<K> for Aggrega
             ("policy", Setting::Word(self.policy.name())),
         ];
         own.extend(self.tagging.settings());
+        own.extend(self.auto.as_ref().map(|_| (auto::NAME, Setting::Word(auto::YES))));
         let mut all = vec![(AggEvict::INFO.name, own)];
         all.extend(self.leaving.inner.accelerators());
         all
@@ -366,7 +452,8 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Summary<K> for Aggrega
 
     fn memory_bytes(&self) -> usize {
         let rows = self.rows.memory_bytes() + self.policy.memory_bytes();
-        rows + staged::<K, F, B>() + self.leaving.inner.memory_bytes()
+        let auto = self.auto.as_ref().map_or(0, |_| Auto::BYTES);
+        rows + auto + staged::<K, F, B>() + self.leaving.inner.memory_bytes()
     }
 
     fn held(&self) -> Option<&dyn Summary<K>> {
@@ -381,6 +468,49 @@ mod tests {
     use crate::key::Key4;
     use crate::summary::Describe;
     use crate::summary::table::LinearTable;
+
+    /// Once batches pass by, a few rows are emptied with each, until nothing is held back.
+    #[test]
+    fn sums_leave_while_batches_pass_by() {
+        let options = Options::new(1 << 20, 1).with([("rows", 64)]).digesting::<Key4>();
+        let log = options.clone().with([("buckets", 4096)]);
+        let table = LinearTable::build::<Key4>(&log).unwrap();
+        let mut summary =
+            Aggregator::<Key4, Keyed<Key4>, u64, _, RoundRobin>::new(&options, OfDigest, table)
+                .unwrap();
+        let mut batch = Batch::new();
+        let keys: Vec<Key4> =
+            (0..256_u32).filter_map(|n| Key4::from_canonical(&n.to_be_bytes())).collect();
+        let kept = |summary: &Aggregator<_, _, _, _, _>| {
+            let answers = summary.answers();
+            (0..256).map(|flow| answers.flows().unwrap().get(flow).1.packets).sum::<u64>()
+        };
+        batch.fill(&keys, 60);
+        summary.sum(&mut batch);
+        assert!(summary.holds);
+        for batches in 1..=64 / EMPTIED {
+            assert!(summary.holds, "{batches}");
+            batch.fill(&keys[..1], 60);
+            summary.pass_by(&mut batch);
+        }
+        assert!(!summary.holds);
+        assert_eq!(kept(&summary), 256 + (64 / EMPTIED) as u64);
+        summary.settle();
+        assert_eq!(kept(&summary), 256 + (64 / EMPTIED) as u64);
+    }
+
+    /// Memory is as stated.
+    #[test]
+    fn a_trial_takes_the_stated_memory() {
+        let memory = |auto: &str| {
+            let options = Options::new(1 << 20, 1).with([("auto", auto)]).digesting::<Key4>();
+            let table = LinearTable::build::<Key4>(&Options::new(1 << 20, 1)).unwrap();
+            let before = table.memory_bytes();
+            AggEvict::build(&options, table).unwrap().memory_bytes() - before
+        };
+        let more = memory("yes") - memory("no");
+        assert!(AggEvict::INFO.memory.ends_with(&format!("with auto, {more} more")), "{more}");
+    }
 
     /// Sums that would overflow a pair are evicted before, or bypass the table.
     #[test]

@@ -259,6 +259,11 @@ fn ask<R, F, H>(rows: &[Row<R, F, H>], number: usize) {
 }
 
 impl<R: Copy + Zeroable, F: Copy + Zeroable, H: Copy + Zeroable> Row<R, F, H> {
+    /// The number of occupied pairs.
+    pub(super) fn occupied(&self) -> usize {
+        self.pairs.packets.iter().filter(|packets| **packets != 0).count()
+    }
+
     /// Evicts all occupied pairs.
     pub(super) fn empty<B: Bytes<Held = H>>(&mut self, evicted: &mut Evicted<F, B>) {
         self.pairs.leave_all(evicted);

@@ -40,6 +40,7 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &agg_evict::FIG7C,
     &agg_evict::FIG8A,
     &agg_evict::FIG8B,
+    &agg_evict::AUTO,
     &nitro::FIG3A,
     &nitro::FIG3B,
     &nitro::TABLE1,

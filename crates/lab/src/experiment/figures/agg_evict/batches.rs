@@ -120,7 +120,7 @@ fn measure_plain_by<K: FlowKey + Extract<8>, const BYTES: usize>(
     let (rounds, batches) = (setting.rounds, BATCHES.map(Batching::whole));
     let times = race_in_buffers(&mut runners, &stream.keys, &batches, rounds);
     for (batch, times) in BATCHES.into_iter().zip(times) {
-        table.add_noise(noise(&times));
+        table.add_noise(noise(&times, setting.rounds));
         let percent = 100.0 * distinct(&stream.keys, batch);
         for (label, time) in [BARE, ours, theirs].into_iter().zip(times) {
             let spread = time.mpps() * time.mean_spread / time.mean_ns;
@@ -345,7 +345,7 @@ fn measure_batches(setting: &Setting, batching: fn(usize) -> Batching) -> Result
     let batches = BATCHES.map(batching);
     let times = race_in_buffers(&mut runners, &stream.keys, &batches, setting.rounds);
     for (batch, times) in BATCHES.into_iter().zip(times) {
-        table.add_noise(noise(&times));
+        table.add_noise(noise(&times, setting.rounds));
         super::push(&mut table, &[batch.into()], labels.into_iter().zip(times));
     }
     let limit = super::limit(&table);
@@ -359,7 +359,7 @@ fn judge_batches(table: &Table) -> Verdict {
     };
     let gaps = |[behind, alone]: [&str; 2]| {
         let what = "tail less mean behind the aggregator over alone";
-        Part::less(what, &gap(behind), &gap(alone))
+        Part::less(what, &gap(behind), &gap(alone)).tails()
     };
     let rises = |hows: [&str; 2]| {
         hows.map(|how| {

@@ -1,10 +1,12 @@
 //! Zhou et al., "Accelerating network measurement in software" (CCR 2018).
 
+mod auto;
 mod batches;
 mod paper;
 mod solutions;
 mod traffic;
 
+pub(super) use auto::AUTO;
 pub(super) use batches::{FIG2, FIG6, FIG6C, RECEIVE};
 pub(super) use solutions::{FIG5, FIG8A, FIG8B};
 pub(super) use traffic::{FIG4, FIG7, FIG7C};
@@ -142,7 +144,7 @@ fn measure<K: FlowKey>(
     runners.extend(built.iter_mut().map(|summary| summary as &mut dyn Runner<K>));
     runners.extend(theirs.iter_mut().map(|(_, runner)| &mut **runner as &mut dyn Runner<K>));
     let times = race(&mut runners, stream, BATCH, setting.rounds);
-    table.add_noise(latency::noise(&times));
+    table.add_noise(latency::noise(&times, setting.rounds));
     let labels = structures.iter().map(|structure| structure.label.as_str());
     let labels = labels.chain(theirs.iter().map(|(label, _)| *label));
     push(table, at, std::iter::once(BARE).chain(labels).zip(times));
@@ -162,6 +164,7 @@ fn push<'a>(table: &mut Table, at: &[Cell], times: impl Iterator<Item = (&'a str
 fn less(table: &Table, what: &str, column: &str, [one, other]: [&str; 2]) -> Part {
     let of = |how: &str| table.numbers("how", how, column);
     Part::less(&format!("{what} behind the aggregator over alone"), &of(one), &of(other))
+        .from(column)
 }
 
 /// The engine's two variants, and the paper's two.

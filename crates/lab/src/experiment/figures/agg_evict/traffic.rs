@@ -237,13 +237,13 @@ fn judge_sizes(table: &Table) -> Verdict {
                 "A larger aggregator lowers mean and tail.",
                 [
                     Part::moves("mean (ns), by rows", &mean, false),
-                    Part::moves("tail (ns), by rows", &tail, false),
+                    Part::moves("tail (ns), by rows", &tail, false).tails(),
                 ],
                 "An aggregator that leaves the cache costs more than it saves.",
             ),
             Claim::new(
                 "A larger aggregator brings mean and tail closer together.",
-                [Part::moves("tail less mean (ns), by rows", &gap, false)],
+                [Part::moves("tail less mean (ns), by rows", &gap, false).tails()],
                 "Sums that are handed on together make some batches long.",
             ),
         ],

@@ -63,10 +63,13 @@ const fn marks(classes: &Classes, errors: &Errors) -> [Mark; 9] {
 }
 
 const SIZES: Preset = Preset::same("regulator", "two layers, 128 KB to 2 MB in all");
-const TOP: Preset = Preset::other(
+const TOP: Preset = Preset::of(
     "largest flows",
     "100, 1000, 10,000, a million of 78 million, in 10 MB",
-    "100 to 100,000 of a million, in 8 MB",
+    |setting| {
+        let packets = super::millions(setting, super::hour(setting));
+        format!("100 to 100,000 of a million, in 8 MB, of {packets} million packets")
+    },
     "memory is a power of two",
 );
 
@@ -108,7 +111,7 @@ const FOR_LARGEST: usize = 8 << 20;
 const MOST: [usize; 4] = [100, 1000, 10_000, 100_000];
 
 fn measure_classes(setting: &Setting, classes: &Classes) -> Result<Outcome, Failure> {
-    let structures: Vec<_> = SKETCHES.into_iter().chain([FOR_LARGEST]).map(of_sketch).collect();
+    let structures = SKETCHES.map(of_sketch);
     let flows = run(setting, &structures, Lengths::ByFlow, 1)?;
     let by = classes.by;
     let mut table = Table::new([
@@ -125,24 +128,27 @@ fn measure_classes(setting: &Setting, classes: &Classes) -> Result<Outcome, Fail
     ]);
     push(&mut table, &flows, classes, classes.classes.map(|(name, _)| name));
     let none = f64::NAN;
-    for k in MOST.into_iter().filter(|k| *k < flows.len()) {
-        let Found { recall, least, missed } = find(&flows, SKETCHES.len(), by, k);
+    let hour = run(setting, &[of_sketch(FOR_LARGEST)], Lengths::ByFlow, super::hour(setting))?;
+    for k in MOST.into_iter().filter(|k| *k < hour.len()) {
+        let Found { recall, least, missed } = find(&hour, by, k);
         let kb = FOR_LARGEST >> 10;
         row!(table, THE_LARGEST, kb, none, none, none, none, k, 100.0 * recall, least, missed);
     }
     if by == Measure::Bytes {
-        let mixed = run(setting, &structures[..SKETCHES.len()], Lengths::Mixed, 1)?;
+        let mixed = run(setting, &structures, Lengths::Mixed, 1)?;
         push(&mut table, &mixed, classes, MIXED);
     }
-    let packets: u64 = flows.iter().map(|flow| flow.truth.packets).sum();
+    let packets = |flows: &[Flow]| flows.iter().map(|flow| flow.truth.packets).sum::<u64>();
     let limit = "A table of all flows errs nowhere.".to_owned();
     let notes = format!(
-        "{packets} packets of {} flows by Zipf's law with skew 1.1; the paper's trace has 3.7 billion. \
-         A packet that is let through stands for 95 of its own length: by bytes a flow whose packets have \
+        "{} packets of {} flows by Zipf's law with skew 1.1, and {} for the largest flows; the paper's trace \
+         has 3.7 billion. A packet that is let through stands for 95 of its own length: by bytes a flow whose packets have \
          several lengths errs more. `least_packets` is the size of the smallest of the largest flows, \
          `missed_packets` that of the middle one of those that are not found: of a flow of less than some \
          hundreds of packets most stays in the regulator, and it is found if it comes first in its words.",
-        flows.len()
+        packets(&flows),
+        flows.len(),
+        packets(&hour)
     );
     Ok(Outcome { table, limit, notes })
 }
@@ -179,7 +185,7 @@ struct Found {
     missed: f64,
 }
 
-fn find(flows: &[Flow], structure: usize, by: Measure, k: usize) -> Found {
+fn find(flows: &[Flow], by: Measure, k: usize) -> Found {
     let largest = |size: &dyn Fn(&Flow) -> f64| {
         let mut order: Vec<usize> = (0..flows.len()).collect();
         order.select_nth_unstable_by(k - 1, |a, b| size(&flows[*b]).total_cmp(&size(&flows[*a])));
@@ -187,7 +193,7 @@ fn find(flows: &[Flow], structure: usize, by: Measure, k: usize) -> Found {
         order
     };
     let truly = largest(&|flow| flow.truth.by(by) as f64);
-    let named: HashSet<usize> = largest(&|flow| flow.estimate(structure, by)).into_iter().collect();
+    let named: HashSet<usize> = largest(&|flow| flow.estimate(0, by)).into_iter().collect();
     let packets = |flow: &usize| flows[*flow].truth.packets as f64;
     let missed: Vec<f64> = truly.iter().filter(|flow| !named.contains(flow)).map(packets).collect();
     Found {
@@ -239,8 +245,8 @@ fn judge_classes(table: &Table, classes: &Classes, wanted: &Errors) -> Verdict {
             format!(
                 "Half of the flows that are missed have at most {} packets, where the regulator keeps 95 of a \
                  flow back before the first is let through: what its marks tell of them is in the estimates \
-                 here, and is rough. In the paper's hour of 3.7 billion packets the flows of such a rank are \
-                 larger, and so they are in a longer run (`--full`), which finds more of them.",
+                 here, and is rough. The longer the run, the larger are the flows of such a rank, and the more \
+                 of them are found (`--full` has the paper's hour).",
                 row.number("missed_packets")
             ),
         )

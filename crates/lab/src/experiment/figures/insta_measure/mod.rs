@@ -19,7 +19,7 @@ use flowgauge_core::summary::Answers;
 use flowgauge_core::summary::instant::Regulator;
 use flowgauge_core::terms::{Measure, Size};
 use flowgauge_kernel::{Digester, Isa, Seed};
-use flowgauge_synthetic::{self as synthetic, Config, Traffic};
+use flowgauge_synthetic::{self as synthetic, Config, Profile, Traffic};
 
 use crate::experiment::Preset;
 use crate::experiment::setting::{Mix, Setting};
@@ -117,7 +117,19 @@ fn pieces(
 
 /// Epochs in a long run: 16 million packets, or 128 million.
 fn epochs(setting: &Setting) -> usize {
-    if setting.packets < Setting::full().packets { 16 } else { 64 }
+    if is_full(setting) { 64 } else { 16 }
+}
+
+/// Whether runs are as long as the papers'.
+fn is_full(setting: &Setting) -> bool {
+    setting.packets >= Setting::full().packets
+}
+
+/// How many long runs make the paper's hour of 3.7 billion packets. A backbone has more flows in
+/// it than the exact table holds.
+fn hour(setting: &Setting) -> usize {
+    let backbone = matches!(setting.profile, Some(Profile::Backbone { .. }));
+    if is_full(setting) && !backbone { 29 } else { 1 }
 }
 
 /// The skew of the traffic.

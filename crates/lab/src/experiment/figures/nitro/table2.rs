@@ -118,7 +118,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         let mut runners: [&mut dyn Runner<Key16>; 4] =
             [&mut filling, &mut bare, &mut without, &mut with];
         let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
-        table.add_noise(noise(&times));
+        table.add_noise(noise(&times, setting.rounds));
         let [filled, digested, counted, all] = [0, 1, 2, 3].map(|at| times[at].mean_ns);
         push(&mut table, &label, [filled, digested, counted, all]);
         limit = format!(
@@ -132,7 +132,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut runners: Vec<&mut dyn Runner<Key16>> = vec![&mut filling];
     runners.extend(sketches.iter_mut().map(|sketch| sketch as &mut dyn Runner<Key16>));
     let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
-    table.add_noise(noise(&times));
+    table.add_noise(noise(&times, setting.rounds));
     push(&mut table, THEIRS, [0, 1, 2, 3].map(|at| times[at].mean_ns));
     let notes = "Each part is the difference of two runs: batches are filled; and digested; and counted, \
                  without heavy keys (UnivMon: two a level); and with them. Here a packet has one digest, \

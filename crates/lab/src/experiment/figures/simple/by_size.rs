@@ -122,7 +122,8 @@ fn judge_hashes(table: &Table) -> Verdict {
                     "least tail of the count array over Count-Min where both reach 98 %",
                     &[tail(ARRAY)],
                     &[tail(COUNT_MIN)],
-                )],
+                )
+                .tails()],
                 "Rows that are cut from one digest and fetched ahead cost less than the paper's three \
                  hashes, so that a smaller Count-Min may be as fast.",
             ),
@@ -135,7 +136,7 @@ fn judge_hashes(table: &Table) -> Verdict {
 fn less(table: &Table, [one, other]: [&str; 2], tables: &[&str]) -> [Part; 2] {
     [("mean", "mean_ns"), ("tail", "p99_ns")].map(|(what, column)| {
         let of = |name: &str| super::roomy(table, tables, name, column);
-        Part::less(&format!("{what} of the {one} over {other}"), &of(one), &of(other))
+        Part::less(&format!("{what} of the {one} over {other}"), &of(one), &of(other)).from(column)
     })
 }
 
@@ -187,7 +188,7 @@ fn judge_kinds(table: &Table) -> Verdict {
         [("mean", "mean_ns"), ("tail", "p99_ns")].map(|(what, column)| {
             let less = |one: &str, other: &str| {
                 let what = format!("{what} of the {one} over the {other}");
-                Part::less(&what, &of(one, column), &of(other, column))
+                Part::less(&what, &of(one, column), &of(other, column)).from(column)
             };
             [less(array, linear), less(linear, HEAP)]
         })

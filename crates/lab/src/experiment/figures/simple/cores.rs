@@ -77,7 +77,7 @@ fn measure_sharing(setting: &Setting) -> Result<Outcome, Failure> {
             (SHARED, race(&mut [swapped.clone(), swapped], &parts, setting.rounds)),
             (ADDED, race(&mut [Arc::clone(&added), added], &parts, setting.rounds)),
         ];
-        table.add_noise(latency::noise(&times.map(|(_, time)| time)));
+        table.add_noise(latency::noise(&times.map(|(_, time)| time), setting.rounds));
         for (how, time) in times {
             let at = [how.into(), super::megabytes(bytes).into()];
             table.push(at.into_iter().chain(time.cells()));
@@ -97,7 +97,7 @@ fn judge_sharing(table: &Table) -> Verdict {
     let of = |how: &str, column: &str| table.numbers("how", how, column);
     let less = |what: &str, column: &str, shared: &str| {
         let what = format!("{what}, separate over {shared}");
-        Part::less(&what, &of(SEPARATE, column), &of(shared, column))
+        Part::less(&what, &of(SEPARATE, column), &of(shared, column)).from(column)
     };
     let shared = of(SHARED, "mean_ns");
     let least = shared.iter().copied().fold(f64::INFINITY, f64::min);

@@ -72,7 +72,7 @@ fn of_padding<const PAYLOAD: usize>(bytes: usize) -> Vec<Contender<Key8>> {
 fn judge_entries(table: &Table) -> Verdict {
     let grows = |name: &str| {
         let tails = table.numbers("structure", name, "p99_ns");
-        Part::moves(&format!("tail of the {name} (ns), by entry size"), &tails, true)
+        Part::moves(&format!("tail of the {name} (ns), by entry size"), &tails, true).tails()
     };
     Verdict::of(
         table,
@@ -213,7 +213,7 @@ fn judge_layouts(table: &Table) -> Verdict {
     let more = |skew: f64| {
         let more = tails(APART, skew).into_iter().zip(tails(BESIDE, skew)).map(|(a, b)| a - b);
         let what = format!("nanoseconds more apart at skew {skew}, at worst");
-        Part::at_most(&what, more.fold(f64::NAN, f64::max), 5.0).timed()
+        Part::at_most(&what, more.fold(f64::NAN, f64::max), 5.0).tails()
     };
     let low = over(SKEWS[0]);
     let end = |at: Option<&f64>| at.copied().unwrap_or(f64::NAN);
@@ -229,7 +229,7 @@ fn judge_layouts(table: &Table) -> Verdict {
                     0.7,
                     0.15,
                 )
-                .timed()],
+                .tails()],
                 "All lines of an entry are fetched ahead together, and its neighbours' are read in the order \
                  of addresses, which the processor fetches ahead, too; a value behind a pointer is a second \
                  wait.",
@@ -241,7 +241,7 @@ fn judge_layouts(table: &Table) -> Verdict {
                     end(low.first()),
                     1.0,
                 )
-                .timed()],
+                .tails()],
                 "Values in the order of arrival share lines.",
             ),
             Claim::new(

@@ -222,7 +222,7 @@ fn measure<K: FlowKey + Extract<8>>(
     let mut runners: Vec<&mut dyn Runner<K>> = vec![&mut bare];
     runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<K>));
     let times = latency::race(&mut runners, stream, BATCH, setting.rounds);
-    table.add_noise(latency::noise(&times));
+    table.add_noise(latency::noise(&times, setting.rounds));
     let labels = std::iter::once(BARE).chain(contenders.iter().map(|one| one.label.as_str()));
     for (number, (label, time)) in labels.zip(times).enumerate() {
         let answers = number.checked_sub(1).and_then(|at| contenders[at].answers.as_ref());

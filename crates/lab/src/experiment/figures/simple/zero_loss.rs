@@ -76,7 +76,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<Key8>));
     let times = race(&mut runners, &stream, BATCH, setting.rounds);
     let mut table = Table::new(["structure", "rate", "mpps"]);
-    table.add_noise(latency::noise(&times));
+    table.add_noise(latency::noise(&times, setting.rounds));
     for ((name, runner), time) in NAMES.iter().zip(&mut runners[1..]).zip(&times[1..]) {
         row!(table, *name, BY_MEAN, 1e3 / time.mean_ns);
         row!(table, *name, WITHOUT_LOSS, 1e3 / search(&mut **runner, &stream, time.mean_ns));

@@ -1,0 +1,229 @@
+//! The nine solutions at the rate of a link, and the aggregator that turns itself off.
+
+use std::hash::{BuildHasher, RandomState};
+
+use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::key::{Key8, KeyKind};
+
+use super::{ALONE, BEHIND};
+use crate::experiment::chart::{Chart, Mark};
+use crate::experiment::latency::{self, BARE, Bare, Latency, Runner, race};
+use crate::experiment::part::Part;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::structure::Structure;
+use crate::experiment::table::Table;
+use crate::experiment::verdict::{Claim, Verdict};
+use crate::experiment::{Experiment, Outcome, Preset};
+use crate::failure::Failure;
+
+/// The nine solutions alone, behind the aggregator, and behind one that turns itself off.
+pub(crate) const AUTO: Experiment = Experiment {
+    name: "agg-evict/auto",
+    title: "an aggregator that turns itself off, and nine solutions at 100 Gbit/s",
+    paper: "This project: `agg-evict:auto`, beside Agg-Evict (CCR 2018), Fig. 5 and 7",
+    presets: &[
+        super::EPOCH,
+        super::HASHES,
+        super::RADAR,
+        Preset::other(
+            "solutions",
+            "those of figure 5",
+            "the same; RevSketch and TwoLevel have 8 rows, and one to verify keys",
+            "they find pairs of addresses instead of sources",
+        ),
+        Preset::other(
+            "aggregator, batches, key",
+            "2000 rows, 32 packets, the source",
+            "8192 rows, 256 packets, both addresses",
+            "that is how users run it where rates are high",
+        ),
+        Preset::other(
+            "traffic",
+            "a minute of CAIDA, and Zipf's law",
+            "generated like a backbone's with three seeds drawn by the run, and a million flows that are \
+             alike or by Zipf's law, skew 0.75 and 1.1",
+            "the claims are about other traffic than figure 5's",
+        ),
+    ],
+    measure,
+    judge,
+    missing: &[],
+    charts: &[
+        Chart { title: "Backbone", only: &[ALONE, BEHIND, AUTOMATIC], ..RATES },
+        Chart {
+            title: "Flat traffic",
+            x: "solution",
+            only: &[FLAT_ALONE, FLAT_BEHIND, FLAT_AUTOMATIC],
+            paper: &[],
+            see: "Where flows are all alike, sums hold little: the bar of the aggregator that turns itself off should \
+                  be as high as that alone.",
+            ..RATES
+        },
+    ],
+};
+
+const RATES: Chart = Chart {
+    x: "solution",
+    only: &[],
+    series: "kind",
+    paper: &[Mark::Level("100 Gbit/s", RATE)],
+    see: "The higher of the first two bars is a solution's best way, and the third should be as high.",
+    ..super::THROUGHPUT
+};
+
+/// Name of the third way, and of all three with flat traffic.
+const AUTOMATIC: &str = "behind agg-evict:auto";
+const FLAT_ALONE: &str = "alone, flat";
+const FLAT_BEHIND: &str = "behind Agg-Evict, flat";
+const FLAT_AUTOMATIC: &str = "behind agg-evict:auto, flat";
+
+const WAYS: [&str; 3] = [ALONE, BEHIND, AUTOMATIC];
+const FLAT_WAYS: [&str; 3] = [FLAT_ALONE, FLAT_BEHIND, FLAT_AUTOMATIC];
+
+/// Million packets of 64 bytes a second at 100 Gbit/s.
+const RATE: f64 = 148.8;
+
+/// Rows of the aggregator.
+const ROWS: &str = "8192";
+
+/// Names of traffic that is flat.
+const UNIFORM: &str = "uniform";
+const SKEW_075: &str = "Zipf 0.75";
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    // The standard library's hash has a random key.
+    let random = RandomState::new();
+    let seeds = [1, 2, 3].map(|number| random.hash_one(number) >> 32);
+    let (mut table, mut all) = (super::table(["solution", "traffic", "kind"]), Vec::new());
+    for (number, seed) in (1..).zip(seeds) {
+        let setting = Setting { seed, ..setting.clone() };
+        measure_on(
+            &mut table,
+            &mut all,
+            &format!("backbone {number}"),
+            Mix::Trace,
+            WAYS,
+            &setting,
+        )?;
+    }
+    measure_on(&mut table, &mut all, "Zipf 1.1", Mix::Zipf(1.1), WAYS, setting)?;
+    measure_on(&mut table, &mut all, SKEW_075, Mix::Zipf(0.75), FLAT_WAYS, setting)?;
+    measure_on(&mut table, &mut all, UNIFORM, Mix::Zipf(0.0), FLAT_WAYS, setting)?;
+    // Of all races together, since a single one may have been interrupted.
+    table.add_noise(latency::noise(&all, setting.rounds));
+    let limit = latency::limit(&table.numbers("how", BARE, "mean_ns"), BATCH_PACKETS);
+    let notes = format!(
+        "The seeds of the backbones are {}, {} and {}, drawn for this run. The trial of 94,208 packets, by which \
+         `agg-evict:auto` decides, comes before what is timed: of the ten million packets of a second at that rate \
+         it is one in a hundred.",
+        seeds[0], seeds[1], seeds[2]
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+/// A solution for pairs of addresses, of which sketches that find their keys need 8 rows.
+fn by_pair(solution: Structure) -> Structure {
+    let rows = [("rows", "8"), ("verify", "1"), ("columns", "65536")];
+    match solution.label.as_str() {
+        "RevSketch" => solution.with(rows),
+        "TwoLevel" => solution.with(rows.into_iter().chain([("bitmaps", "4096"), ("bits", "256")])),
+        _ => solution,
+    }
+}
+
+/// Adds the rows of all nine solutions on this traffic, each in three ways that have these names,
+/// and their latencies to `all`.
+fn measure_on(
+    table: &mut Table,
+    all: &mut Vec<Latency>,
+    traffic: &str,
+    mix: Mix,
+    kinds: [&'static str; 3],
+    setting: &Setting,
+) -> Result<(), Failure> {
+    let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
+    for solution in super::nine().map(by_pair) {
+        eprintln!("{} {}", solution.label, traffic);
+        let ways = [
+            solution.clone(),
+            solution.clone().behind("agg-evict", [("rows", ROWS)]),
+            solution.clone().behind("agg-evict", [("rows", ROWS), ("auto", "yes")]),
+        ];
+        let built = ways.iter().map(|way| way.build::<Key8>(setting));
+        let mut built = built.collect::<Result<Vec<_>, _>>()?;
+        let mut bare = Bare::new();
+        let mut runners: Vec<&mut dyn Runner<Key8>> = vec![&mut bare];
+        runners.extend(built.iter_mut().map(|summary| summary as &mut dyn Runner<Key8>));
+        let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
+        all.extend(&times);
+        let kinds = [BARE].into_iter().chain(kinds);
+        for ((how, kind), time) in [BARE].into_iter().chain(WAYS).zip(kinds).zip(times) {
+            let at = [solution.label.as_str().into(), traffic.into(), kind.into()];
+            super::push(table, &at, [(how, time)].into_iter());
+        }
+    }
+    Ok(())
+}
+
+/// The mean of these numbers, and its margin: 95 % of such means are as near.
+fn mean(numbers: &[f64]) -> [f64; 2] {
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    let squares = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>();
+    [mean, 1.96 * (squares / (count - 1.0) / count).sqrt()]
+}
+
+fn judge(table: &Table) -> Verdict {
+    let of = |how: &str, is: &dyn Fn(&str) -> bool, column: &str| -> Vec<f64> {
+        let rows = table.of("how", how).filter(|row| is(row.text("traffic")));
+        rows.map(|row| row.number(column)).collect()
+    };
+    let on_backbone = |traffic: &str| traffic.starts_with("backbone");
+    let is_flat = |traffic: &str| [UNIFORM, SKEW_075].contains(&traffic);
+    let best = |is: &dyn Fn(&str) -> bool| -> Vec<f64> {
+        let both = of(ALONE, is, "mpps").into_iter().zip(of(BEHIND, is, "mpps"));
+        both.map(|(alone, behind)| alone.max(behind)).collect()
+    };
+    let least = |numbers: &[f64]| numbers.iter().copied().fold(f64::NAN, f64::min);
+    let ratios = |of: &[f64], over: &[f64]| -> Vec<f64> {
+        of.iter().zip(over).map(|(of, over)| of / over).collect()
+    };
+    let automatic = |is: &dyn Fn(&str) -> bool| of(AUTOMATIC, is, "mpps");
+    let skewed = |traffic: &str| !is_flat(traffic);
+    let costs = ratios(&of(ALONE, &is_flat, "mpps"), &automatic(&is_flat));
+    let cost = mean(&costs.into_iter().map(|ratio| 100.0 * (ratio - 1.0)).collect::<Vec<_>>());
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "Where traffic is flat (skew 0.75, or all flows alike) `agg-evict:auto` costs at most 3 % of the rate \
+                 of the solution alone, in the mean of nine.",
+                [Part::mean_at_most("cost in %, mean of both and nine", cost, 3.0)],
+                "Its trial was wrong, or the watch on the traffic takes longer than it should.",
+            ),
+            Claim::new(
+                "Where traffic is skewed it has at least 85 % of the rate of the better way.",
+                [Part::at_least(
+                    "rate behind agg-evict:auto over that in the best way, at worst",
+                    least(&ratios(&automatic(&skewed), &best(&skewed))),
+                    0.85,
+                )
+                .timed()],
+                "Its trial was wrong: both ways take nearly as long, or a trial was interrupted.",
+            ),
+            Claim::new(
+                "Each of the nine solutions takes 148.8 million packets a second of a backbone, alone or behind \
+                 the aggregator, with three seeds.",
+                [Part::at_least(
+                    "the slowest of nine solutions in its best way, in Mpps",
+                    least(&best(&on_backbone)),
+                    RATE,
+                )
+                .timed()],
+                "TwoLevel updates sixteen lines of memory for each sum. Rates are those of the core: where the \
+                 yardstick of `flowgauge-lab speed` does 400 million updates a second, TwoLevel did 173.",
+            ),
+        ],
+    )
+}
