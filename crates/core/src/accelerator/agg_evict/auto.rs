@@ -76,17 +76,19 @@ impl Auto {
     /// # Errors
     /// As [`Self::bytes`], and when the memory does not suffice.
     #[inline(never)]
-    pub(super) fn new(options: &Options) -> Result<Option<Self>, BuildError> {
+    pub(super) fn new(options: &Options) -> Result<Option<Box<Self>>, BuildError> {
         let bytes = Self::bytes(&options.parameters)?;
         options.memory.take(bytes)?;
-        Ok((bytes > 0).then(|| Self {
-            behind: true,
-            trial: Some(Trial::default()),
-            confirmed: false,
-            epoch: 0,
-            longest: 0,
-            watch: Watch { seen: Box::new([0; SEEN]), share: 0.0, before: 0.0, samples: 0 },
-            left: EVERY,
+        Ok((bytes > 0).then(|| {
+            Box::new(Self {
+                behind: true,
+                trial: Some(Trial::default()),
+                confirmed: false,
+                epoch: 0,
+                longest: 0,
+                watch: Watch { seen: Box::new([0; SEEN]), share: 0.0, before: 0.0, samples: 0 },
+                left: EVERY,
+            })
         }))
     }
 
@@ -144,6 +146,7 @@ impl Auto {
         }
     }
 
+    #[inline(never)]
     pub(super) fn next_epoch(&mut self) {
         self.longest = self.epoch.max(self.longest - self.longest / 8);
         self.epoch = 0;
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
 
     fn auto() -> Auto {
-        Auto::new(&Options::new(1 << 20, 1).with([(NAME, YES)])).unwrap().unwrap()
+        *Auto::new(&Options::new(1 << 20, 1).with([(NAME, YES)])).unwrap().unwrap()
     }
 
     /// Runs the trial with these ticks a batch, by number, and returns its batches.

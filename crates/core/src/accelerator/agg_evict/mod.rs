@@ -59,10 +59,10 @@ struct Aggregator<K, F, B: Bytes, T: Tag, P> {
     holds: bool,
     /// Rows emptied since the aggregator was last used.
     emptied: usize,
-    auto: Option<Auto>,
+    auto: Option<Box<Auto>>,
 }
 
-/// Rows emptied with each batch that passes by the aggregator: at most [`LEAVING`] sums.
+/// Rows emptied with each batch that passes by the aggregator.
 const EMPTIED: usize = 4;
 
 /// The summary, and the sums evicted but not passed on yet.
@@ -273,33 +273,33 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T,
     }
 
     /// Passes on all sums.
-    #[inline(never)]
     fn empty(&mut self) {
-        if !self.holds {
-            return;
-        }
-        for row in &mut self.rows[..] {
-            row.empty(&mut self.leaving.evicted);
-            self.leaving.pass_on(LEAVING);
-        }
-        self.leaving.pass_on(1);
-        self.holds = false;
+        self.emptied = 0;
+        self.empty_rows(self.rows.len());
     }
 
-    /// Passes a batch on as it is, and some sums that are left from before.
+    /// Passes on the sums of the next rows, at most this many.
     #[inline(never)]
-    fn pass_by(&mut self, batch: &mut Batch<K>) {
-        self.leaving.inner.ingest(batch);
+    fn empty_rows(&mut self, most: usize) {
         if !self.holds {
             return;
         }
-        let rows = self.emptied..self.rows.len().min(self.emptied + EMPTIED);
+        let rows = self.emptied..self.rows.len().min(self.emptied + most);
         self.emptied = rows.end;
         for row in &mut self.rows[rows] {
             row.empty(&mut self.leaving.evicted);
+            self.leaving.pass_on(LEAVING);
         }
-        self.holds = self.emptied < self.rows.len();
-        self.leaving.pass_on(if self.holds { LEAVING } else { 1 });
+        if self.emptied == self.rows.len() {
+            self.leaving.pass_on(1);
+            self.holds = false;
+        }
+    }
+
+    /// Passes a batch on as it is, and some sums that are left from before.
+    fn pass_by(&mut self, batch: &mut Batch<K>) {
+        self.leaving.inner.ingest(batch);
+        self.empty_rows(EMPTIED);
     }
 
     /// Sends a batch the way that takes less time.
@@ -322,7 +322,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T,
             self.leaving.inner.ingest(batch);
         }
         let (ticks, rows) = (cycles() - start, &self.rows);
-        let occupied = || rows.iter().map(Row::occupied).sum();
+        let occupied = || rows.iter().map(Row::occupied).sum::<usize>();
         if let Some(auto) = &mut self.auto {
             auto.took(batch.len(), ticks, &occupied);
         }

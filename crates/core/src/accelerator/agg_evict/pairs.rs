@@ -260,8 +260,9 @@ fn ask<R, F, H>(rows: &[Row<R, F, H>], number: usize) {
 
 impl<R: Copy + Zeroable, F: Copy + Zeroable, H: Copy + Zeroable> Row<R, F, H> {
     /// The number of occupied pairs.
+    #[inline(always)]
     pub(super) fn occupied(&self) -> usize {
-        self.pairs.packets.iter().filter(|packets| **packets != 0).count()
+        occupied(&self.pairs.packets)
     }
 
     /// Evicts all occupied pairs.
@@ -269,6 +270,12 @@ impl<R: Copy + Zeroable, F: Copy + Zeroable, H: Copy + Zeroable> Row<R, F, H> {
         self.pairs.leave_all(evicted);
         *self = Self::zeroed();
     }
+}
+
+/// The number of pairs with packets.
+#[inline(never)]
+fn occupied(packets: &[u16; PAIRS]) -> usize {
+    packets.iter().filter(|packets| **packets != 0).count()
 }
 
 impl<F: Copy + Zeroable, H: Copy + Zeroable> Pairs<F, H> {
