@@ -285,7 +285,8 @@ fn judge_spreaders(table: &Table) -> Verdict {
                 both.map(|what| less(what, OVERWRITING, LINEAR, &[]))
                     .into_iter()
                     .chain([accuracy("precision", OVERWRITING, 0.97)]),
-                "Filters of 128 bytes take two lines of memory wherever they are.",
+                "In the largest memory the array's filters lie far apart, each in a page of its own, while the \
+                 table's lie in the order of arrival, as many as there are sources.",
             ),
             Claim::new(
                 "Of the tables the linear one is the fastest, where all have room for every source.",
