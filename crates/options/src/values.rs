@@ -133,8 +133,8 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// An algorithm or accelerator with its parameters. One without a value is switched on: `auto` is
-/// `auto=yes`.
+/// An algorithm or accelerator with its parameters. A parameter without a value means `yes`: `auto`
+/// is `auto=yes`.
 pub(crate) fn spec(text: &str) -> Result<Spec, String> {
     let (name, list) = text.split_once(':').unwrap_or((text, ""));
     let mut parameters: Vec<(String, String)> = Vec::new();

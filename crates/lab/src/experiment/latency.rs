@@ -328,7 +328,7 @@ mod tests {
         assert!((p99_ns / tick - 102.0).abs() < 1e-9);
         histogram.take(64, 64 * 100);
         let p99_ns = histogram.latency().p99_ns;
-        // 99 % are 6399 packets, of which 6272 are in an earlier bucket, and 128 in this one.
+        // Packet 6,399 is the 127th of the 128 in this bucket; 6,272 are in an earlier one.
         assert!((p99_ns / tick - (100.0 + 2.0 * 127.0 / 128.0)).abs() < 1e-9);
         histogram.take(64, 64 * 1_000_000);
         histogram.take(64, 64 * 1_000_000);

@@ -1,27 +1,27 @@
-//! Whether the aggregator pays, by trials: the time of the summary alone against that behind it.
+//! Whether the aggregator pays: trials time the summary alone and behind the aggregator.
 
 use crate::summary::{BuildError, Options, Parameters};
 
-/// Batches of a block alone. A trial has [`BLOCKS`] of them first.
-const ALONE: usize = 16;
-
-/// Batches that fill the table before behind is timed, in blocks of [`ALONE`].
-const FILLING: usize = 128;
-
-/// Batches of a block behind: as many as need for evicted sums to be passed on several times.
-const BEHIND: usize = 64;
-
-/// Timed blocks of a kind, whose median counts, so that an interruption does not. A trial takes
-/// 94,208 packets in full batches.
+/// Timed blocks of batches, alone and behind. Their median decides, so that one interruption does
+/// not.
 const BLOCKS: usize = 3;
 
-/// A table that is not full evicts little, and takes less time than later. Where filling it takes
-/// this much longer than the summary alone, except for the first block, which has to load it into
-/// the caches, the trial ends early.
+/// Batches of a block alone, and of one behind, in which evicted sums are passed on several times.
+const ALONE: usize = 16;
+const BEHIND: usize = 64;
+
+/// Where a trial begins to fill the table, to time batches behind it, and ends: after 94,208
+/// packets in full batches.
+const FILL: usize = BLOCKS * ALONE;
+const TIME: usize = FILL + 128;
+const END: usize = TIME + BLOCKS * BEHIND;
+
+/// Filling the table takes less time than using a full one, which evicts. Where even that takes
+/// this many times as long as the summary alone, the trial ends early.
 const HOPELESS: f64 = 1.5;
 
-/// The first trial finds the summary's memory cold and all flows new, so that alone it takes longer
-/// than later: behind has to take less than this share of that.
+/// In the first trial, the summary's memory is cold and all flows are new, so that the summary alone
+/// takes longer than later. The aggregator is chosen if it takes less than this share of that time.
 const FIRST: f64 = 0.6;
 
 /// The parameter that turns it on, and its values.
@@ -53,7 +53,7 @@ struct Trial {
     /// Ticks a packet, by block.
     alone: [f64; BLOCKS],
     behind: [f64; BLOCKS],
-    /// Packets behind that are timed, and the pairs of the table that were occupied before.
+    /// Packets since [`TIME`], and the occupied pairs of the table then.
     timed: usize,
     occupied: usize,
 }
@@ -95,7 +95,7 @@ impl Auto {
     /// Whether the next batch passes through the aggregator.
     pub(super) fn is_behind(&self) -> bool {
         match &self.trial {
-            Some(trial) => trial.batches >= BLOCKS * ALONE,
+            Some(trial) => trial.batches >= FILL,
             None => self.behind,
         }
     }
@@ -105,19 +105,19 @@ impl Auto {
         self.trial.is_some()
     }
 
-    /// Records the time of a batch of a trial. `occupied` counts the pairs of the table that are.
+    /// Records the time of a batch of a trial. `occupied` counts the occupied pairs of the table.
     #[inline(never)]
     pub(super) fn took(&mut self, packets: usize, ticks: u64, occupied: &dyn Fn() -> usize) {
         let Some(trial) = &mut self.trial else { return };
-        let least = if self.confirmed { 1.0 } else { FIRST };
+        let limit = if self.confirmed { 1.0 } else { FIRST };
         if let Some(cost) = trial.took(packets, ticks, occupied) {
-            self.behind = cost < least;
+            self.behind = cost < limit;
             self.trial = None;
             self.watch.samples = 0;
         }
     }
 
-    /// Whether the next batch passes by the aggregator, and nothing else is due: the short way.
+    /// Whether the next batch only passes by the aggregator: it is neither timed nor a sample.
     #[inline(always)]
     pub(super) fn passes_by(&mut self) -> bool {
         let passes = !self.behind && self.left > 1 && self.trial.is_none();
@@ -132,8 +132,8 @@ impl Auto {
         self.left == 0
     }
 
-    /// Records a sample. The next batch begins a trial if the traffic has changed, or to confirm the
-    /// first one; but in the second half of an epoch, since new flows take longer.
+    /// Records a sample. A trial begins with the next batch if the traffic has changed or the first
+    /// trial is not confirmed yet, but only in the second half of an epoch: new flows take longer.
     #[inline(never)]
     pub(super) fn watch(&mut self, digests: &[u64]) {
         self.left = EVERY;
@@ -146,6 +146,7 @@ impl Auto {
         }
     }
 
+    /// Begins an epoch.
     #[inline(never)]
     pub(super) fn next_epoch(&mut self) {
         self.longest = self.epoch.max(self.longest - self.longest / 8);
@@ -159,35 +160,42 @@ impl Trial {
         self.batches += 1;
         self.packets += packets;
         self.ticks += ticks;
-        let alone = self.batches <= BLOCKS * ALONE;
-        let filled = self.batches.checked_sub(BLOCKS * ALONE + FILLING).filter(|timed| *timed > 0);
-        let (at, length) = filled.map_or((self.batches, ALONE), |timed| (timed, BEHIND));
-        if at % length > 0 {
+        let batches = self.batches;
+        if batches <= FILL {
+            if batches.is_multiple_of(ALONE) {
+                self.alone[batches / ALONE - 1] = self.end_block();
+            }
             return None;
         }
-        let packets = self.packets.max(1);
-        let cost = self.ticks as f64 / packets as f64;
-        (self.ticks, self.packets) = (0, 0);
-        if alone {
-            self.alone[at / ALONE - 1] = cost;
-            return None;
-        }
-        let most = median(self.alone);
-        let Some(timed) = filled else {
-            let first = self.batches == (BLOCKS + 1) * ALONE;
-            if self.batches == BLOCKS * ALONE + FILLING {
+        let alone = median(self.alone);
+        if batches <= TIME {
+            if !batches.is_multiple_of(ALONE) {
+                return None;
+            }
+            if batches == TIME {
                 self.occupied = occupied();
             }
-            return (!first && cost > HOPELESS * most).then_some(cost / most);
-        };
-        self.behind[timed / BEHIND - 1] = cost;
+            let cost = self.end_block() / alone;
+            // The first block loads the table into the caches.
+            return (batches > FILL + ALONE && cost > HOPELESS).then_some(cost);
+        }
         self.timed += packets;
-        (timed == BLOCKS * BEHIND).then(|| {
+        if (batches - TIME).is_multiple_of(BEHIND) {
+            self.behind[(batches - TIME) / BEHIND - 1] = self.end_block();
+        }
+        (batches == END).then(|| {
             // Once the table is full, a sum leaves for each pair that was filled here, and costs
             // about as much as a packet alone.
             let filled = occupied().saturating_sub(self.occupied) as f64 / self.timed as f64;
-            median(self.behind) / most + filled
+            median(self.behind) / alone + filled
         })
+    }
+
+    /// Ends a block; returns its ticks a packet.
+    fn end_block(&mut self) -> f64 {
+        let cost = self.ticks as f64 / self.packets as f64;
+        (self.ticks, self.packets) = (0, 0);
+        cost
     }
 }
 
@@ -210,7 +218,7 @@ const MEAN: f64 = 8.0;
 const SETTLED: u32 = 24;
 const EARLIEST: u32 = 32;
 
-/// Traffic whose share moved by more has changed: ten standard errors, where flows come in random
+/// Traffic has changed if its share moved by more: eight standard errors, where flows come in random
 /// order.
 const CHANGED: f64 = 0.1;
 

@@ -47,8 +47,8 @@ const MOST_BYTES: u64 = 1 << 30;
 /// [`ChosenTag`] bytes are always held, and 2 more for each pair; plus [`staged`], and
 /// [`Auto::BYTES`] with `auto`.
 ///
-/// With `auto` batches go the way that takes less time. Those that pass by take sums along, a few
-/// rows' with each, until the table is empty.
+/// With `auto`, batches pass by the table while that takes less time. Each then empties a few rows,
+/// until no sums are left.
 struct Aggregator<K, F, B: Bytes, T: Tag, P> {
     digester: Digester,
     rows: Zeroed<Row<T::Row, F, B::Held>>,
@@ -134,9 +134,9 @@ impl Accelerate for AggEvict {
             },
             Parameter {
                 name: auto::NAME,
-                help: "yes (or auto alone): sum only where that is faster than the summary alone, \
-                       by a trial of 100,000 packets, and another when the traffic changes; no \
-                       (the default): always",
+                help: "no (the default); or yes, for which auto alone is short: sum only while \
+                       that is faster than the algorithm alone, as trials of up to 94,208 packets \
+                       say, the first at the start and others when the traffic changes",
             },
         ],
         memory: "rows x 16 x (4 + key); for each pair 4 more by bytes and 8 more (12 with keys of \
@@ -302,7 +302,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T,
         self.empty_rows(EMPTIED);
     }
 
-    /// Sends a batch the way that takes less time.
+    /// Sends a batch the way that the trials chose, or times it in a trial.
     #[inline(never)]
     fn ingest_by_trial(&mut self, batch: &mut Batch<K>) {
         let Some(auto) = &mut self.auto else { return };

@@ -67,7 +67,7 @@ const TOP: Preset = Preset::of(
     "largest flows",
     "100, 1000, 10,000, a million of 78 million, in 10 MB",
     |setting| {
-        let packets = super::millions(setting, super::hour(setting));
+        let packets = super::millions(setting, super::for_largest(setting));
         format!("100 to 100,000 of a million, in 8 MB, of {packets} million packets")
     },
     "memory is a power of two",
@@ -128,9 +128,10 @@ fn measure_classes(setting: &Setting, classes: &Classes) -> Result<Outcome, Fail
     ]);
     push(&mut table, &flows, classes, classes.classes.map(|(name, _)| name));
     let none = f64::NAN;
-    let hour = run(setting, &[of_sketch(FOR_LARGEST)], Lengths::ByFlow, super::hour(setting))?;
-    for k in MOST.into_iter().filter(|k| *k < hour.len()) {
-        let Found { recall, least, missed } = find(&hour, by, k);
+    let long =
+        run(setting, &[of_sketch(FOR_LARGEST)], Lengths::ByFlow, super::for_largest(setting))?;
+    for k in MOST.into_iter().filter(|k| *k < long.len()) {
+        let Found { recall, least, missed } = find(&long, by, k);
         let kb = FOR_LARGEST >> 10;
         row!(table, THE_LARGEST, kb, none, none, none, none, k, 100.0 * recall, least, missed);
     }
@@ -148,7 +149,7 @@ fn measure_classes(setting: &Setting, classes: &Classes) -> Result<Outcome, Fail
          hundreds of packets most stays in the regulator, and it is found if it comes first in its words.",
         packets(&flows),
         flows.len(),
-        packets(&hour)
+        packets(&long)
     );
     Ok(Outcome { table, limit, notes })
 }
@@ -246,7 +247,7 @@ fn judge_classes(table: &Table, classes: &Classes, wanted: &Errors) -> Verdict {
                 "Half of the flows that are missed have at most {} packets, where the regulator keeps 95 of a \
                  flow back before the first is let through: what its marks tell of them is in the estimates \
                  here, and is rough. The longer the run, the larger are the flows of such a rank, and the more \
-                 of them are found (`--full` has the paper's hour).",
+                 of them are found (`--full` has a billion packets).",
                 row.number("missed_packets")
             ),
         )
