@@ -134,9 +134,9 @@ impl Accelerate for AggEvict {
             },
             Parameter {
                 name: auto::NAME,
-                help: "no (the default); or yes, for which auto alone is short: sum only while \
-                       that is faster than the algorithm alone, as trials of up to 94,208 packets \
-                       say, the first at the start and others when the traffic changes",
+                help: "yes, or auto without a value: sum only while that is faster than the \
+                       algorithm alone; trials of up to 94,208 packets decide, at the start and \
+                       when the traffic changes; no (the default): always sum",
             },
         ],
         memory: "rows x 16 x (4 + key); for each pair 4 more by bytes and 8 more (12 with keys of \
