@@ -88,7 +88,7 @@ impl<K: FlowKey> Batch<K> {
         self.len = at + 1;
     }
 
-    /// Adds one packet with its element, such as the digest of the peer of the key's address.
+    /// Adds one packet with its element: a digest, such as that of the peer of the key's address.
     ///
     /// # Panics
     /// When the batch is full.
@@ -160,17 +160,12 @@ impl<K: FlowKey> Batch<K> {
             self.bytes[..rows].fill(bytes);
             self.times_ns[..rows].fill(0);
         }
-        // The next keys are prefetched while these are counted, which saves 0.5 ns a packet. The
-        // last of them may reach into one more line.
-        for next in (rows..2 * rows).step_by((LINE_BYTES / size_of::<K>()).max(1)) {
-            prefetch(keys, next);
-        }
-        prefetch(keys, (2 * rows).saturating_sub(1));
+        prefetch_next(keys);
         // Rows pushed later may differ.
         self.filled = (rows, bytes);
     }
 
-    /// As [`Self::fill`], with the packets' elements.
+    /// As [`Self::fill`], with the packets' elements, which are digests.
     ///
     /// # Panics
     /// When there are more than [`BATCH_PACKETS`] keys, or the lengths differ.
@@ -178,6 +173,7 @@ impl<K: FlowKey> Batch<K> {
     pub fn fill_with_elements(&mut self, keys: &[K], elements: &[u64], bytes: u32) {
         self.fill(keys, bytes);
         self.elements[..keys.len()].copy_from_slice(elements);
+        prefetch_next(elements);
     }
 
     /// Adds a row that represents several packets of a flow, the last of them at this time. A batch
@@ -324,6 +320,17 @@ impl<K: FlowKey> Batch<K> {
     pub fn times_ns(&self) -> &[i64] {
         &self.times_ns[..self.len]
     }
+}
+
+/// Prefetches as many values as the slice has, behind it, while those in it are counted. This saves
+/// 0.5 ns a packet. The last value may reach into one more line.
+#[inline(always)]
+fn prefetch_next<T>(values: &[T]) {
+    let rows = values.len();
+    for next in (rows..2 * rows).step_by((LINE_BYTES / size_of::<T>()).max(1)) {
+        prefetch(values, next);
+    }
+    prefetch(values, (2 * rows).saturating_sub(1));
 }
 
 /// Copies rows of one column. Columns are copied one after the other: their cache lines may be in

@@ -38,8 +38,10 @@ impl<K: FlowKey + Extract<8>> Stream<K> {
     /// The keys of these packets.
     pub(crate) fn of(packets: &[Packet], kind: KeyKind, seed: u64) -> Self {
         let digester = Digester::new(Seed::number(seed), Isa::best());
+        // The peers of a source are addresses; other keys have one or none.
+        let of = if kind == KeyKind::SOURCE { SpreadOf::Address } else { SpreadOf::Endpoint };
         let keyed = packets.iter().filter_map(|packet| {
-            let element = packet.ip.element(kind, SpreadOf::Endpoint, &digester).ok()?;
+            let element = packet.ip.element(kind, of, &digester).ok()?;
             Some((K::extract(kind, &packet.ip).ok()?, element))
         });
         let (keys, elements) = keyed.unzip();

@@ -1,15 +1,12 @@
 //! The flows of an aggregator, and the row and the tag by which each is found.
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{Digester, Tags, equal_in_group};
+use flowgauge_kernel::{Tags, equal_in_group};
 
 use super::pairs::PAIRS;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Parameters, Setting, remix};
-
-/// The remixed word of digest and element that finds a flow of key and element.
-const ELEMENT_WORD: u64 = 21;
+use crate::summary::{BuildError, Parameters, Setting};
 
 /// The flow of a packet: its key, or its key and element.
 pub(super) trait Flow<K>: Copy + PartialEq + Zeroable + Send + 'static {
@@ -17,7 +14,6 @@ pub(super) trait Flow<K>: Copy + PartialEq + Zeroable + Send + 'static {
     /// `own`.
     fn digests<'a>(
         batch: &'a Batch<K>,
-        digester: &Digester,
         own: &'a mut [u64; BATCH_PACKETS],
     ) -> &'a [u64; BATCH_PACKETS]
     where
@@ -36,7 +32,6 @@ impl<K: FlowKey> Flow<K> for Keyed<K> {
     #[inline(always)]
     fn digests<'a>(
         batch: &'a Batch<K>,
-        _: &Digester,
         _: &'a mut [u64; BATCH_PACKETS],
     ) -> &'a [u64; BATCH_PACKETS] {
         batch.columns().digests
@@ -58,34 +53,32 @@ impl<K: FlowKey> Flow<K> for Keyed<K> {
     }
 }
 
-/// A flow identified by key and element, for summaries that read elements.
+/// A flow identified by key and element, for summaries that read elements. The element is in two
+/// halves, so that its alignment adds no bytes to a short key.
 #[derive(Clone, Copy, PartialEq, Zeroable)]
 #[repr(C)]
 pub(super) struct Spoken<K> {
-    element: u64,
+    element: [u32; 2],
     key: K,
 }
 
 impl<K: FlowKey> Flow<K> for Spoken<K> {
+    /// Elements are digests themselves, so that an exclusive or is a hash of both. They are rotated,
+    /// so that the two directions of a flow differ.
+    #[inline(always)]
     fn digests<'a>(
         batch: &'a Batch<K>,
-        digester: &Digester,
         own: &'a mut [u64; BATCH_PACKETS],
     ) -> &'a [u64; BATCH_PACKETS] {
-        let mut both = [0; BATCH_PACKETS];
-        for ((both, digest), element) in both.iter_mut().zip(batch.digests()).zip(batch.elements())
-        {
-            // Rotated, so that the two directions of a flow differ.
-            *both = digest ^ element.rotate_left(32);
+        for ((own, digest), element) in own.iter_mut().zip(batch.digests()).zip(batch.elements()) {
+            *own = digest ^ element.rotate_left(32);
         }
-        let len = batch.len();
-        remix::remix_batch(digester, &both[..len], ELEMENT_WORD, &mut own[..len]);
         own
     }
 
     #[inline(always)]
     fn new(key: K, element: u64) -> Self {
-        Self { element, key }
+        Self { element: [element as u32, (element >> 32) as u32], key }
     }
 
     #[inline(always)]
@@ -95,7 +88,8 @@ impl<K: FlowKey> Flow<K> for Spoken<K> {
 
     #[inline(always)]
     fn element(self) -> u64 {
-        self.element
+        let [low, high] = self.element.map(u64::from);
+        high << 32 | low
     }
 }
 

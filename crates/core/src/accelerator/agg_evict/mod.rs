@@ -139,8 +139,8 @@ impl Accelerate for AggEvict {
                        when the traffic changes; no (the default): always sum",
             },
         ],
-        memory: "rows x 16 x (4 + key); for each pair 4 more by bytes and 8 more (12 with keys of \
-                 4 bytes) for distinct peers; for each row 8 more with policy=lru; rounded up to \
+        memory: "rows x 16 x (4 + key); for each pair 4 more by bytes and 8 more for distinct \
+                 peers; for each row 8 more with policy=lru; rounded up to \
                  64; up to 256 x (3 x key + 60) for evicted pairs, and 6144 more by bytes and for \
                  distinct peers; unless tag, bits and index are the defaults, bytes are always \
                  held, and tags of 16 and 32 bits alike take 2 bytes more for each pair; with auto, \
@@ -341,7 +341,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T,
             columns: batch.columns(),
             len: batch.len(),
             plain: batch.is_plain(),
-            digests: F::digests(batch, &self.digester, &mut self.leaving.digests),
+            digests: F::digests(batch, &mut self.leaving.digests),
             evicted: &mut self.leaving.evicted,
         };
         add.run();

@@ -561,7 +561,7 @@ fn its_memory_is_that_of_the_catalog() {
                     pair += 4;
                 }
                 if peers {
-                    pair += if K::BYTES == 4 { 12 } else { 8 };
+                    pair += 8;
                 }
                 if number > 0 {
                     pair += 2;

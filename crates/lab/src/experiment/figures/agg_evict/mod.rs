@@ -25,6 +25,9 @@ use crate::experiment::{Preset, epoch};
 use crate::failure::Failure;
 use paper::{Aggregator, Alone, Policy, Search, Solution};
 
+/// The solution that reads both addresses where the others read the source.
+const TWO_LEVEL: &str = "TwoLevel";
+
 /// Packets per batch.
 const BATCH: usize = 32;
 
@@ -87,7 +90,7 @@ fn nine() -> [Structure; 9] {
         Structure::new("Space-Saving", "space-saving").with([("counters", "128")]),
         Structure::new("UnivMon", "univmon").with(levels),
         Structure::new("RevSketch", "reversible-sketch").with(reversible),
-        Structure::new("TwoLevel", "two-level").with(two),
+        Structure::new(TWO_LEVEL, "two-level").with(two),
         // As many counters as the four arrays of the paper, which counts in only one of them.
         Structure::new("MRAC", "mrac").with([("columns", "262144")]),
         Structure::new("FM", "fm").with([("bitmaps", "4")]),

@@ -8,7 +8,8 @@ use super::paper::{
     UnivMon,
 };
 use super::{
-    ALONE, BEHIND, BOTH_THEIRS, OURS, THEIRS, THEIRS_BEHIND, Theirs, WAYS, Way, less, theirs,
+    ALONE, BEHIND, BOTH_THEIRS, OURS, THEIRS, THEIRS_BEHIND, TWO_LEVEL, Theirs, WAYS, Way, less,
+    theirs,
 };
 use crate::experiment::chart::Chart;
 use crate::experiment::part::{Part, median};
@@ -42,7 +43,7 @@ pub(crate) const FIG5: Experiment = Experiment {
         ),
         Preset::same("Space-Saving", "128 flows"),
         Preset::other(
-            "TwoLevel",
+            TWO_LEVEL,
             "RevSketch, and 4 arrays of 4096 bitmaps of 12 bits",
             "that, and the engine's with 4 x 65536 counters and 4096 bitmaps",
             "the engine's bitmaps are longer, to tell thresholds of 128",
@@ -63,8 +64,6 @@ pub(crate) const FIG5: Experiment = Experiment {
         Chart { x: "solution", ..super::LATENCY },
     ],
 };
-
-const TWO_LEVEL: &str = "TwoLevel";
 
 /// The paper's solution of this name, run in these ways; TwoLevel only by pair.
 fn of_paper<K: FlowKey>(name: &str, ways: impl IntoIterator<Item = Way>) -> Vec<Theirs<K>> {
