@@ -65,7 +65,7 @@ pub(super) struct Spoken<K> {
 impl<K: FlowKey> Flow<K> for Spoken<K> {
     /// Elements are digests themselves, so that an exclusive or is a hash of both. They are rotated,
     /// so that the two directions of a flow differ.
-    #[inline(always)]
+    #[inline(never)]
     fn digests<'a>(
         batch: &'a Batch<K>,
         own: &'a mut [u64; BATCH_PACKETS],
