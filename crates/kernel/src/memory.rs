@@ -1,17 +1,21 @@
 //! Table memory: reserved at start, resident once touched, prefetched by slot.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::marker::PhantomData;
+use std::mem;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 use bytemuck::Zeroable;
 use memmap2::MmapMut;
 
-/// A slice of fixed length in its own anonymous mapping, all zero at first.
+/// A slice of fixed length, all zero at first, that begins at a cache line.
 ///
-/// The mapping asks for huge pages: otherwise random reads of a table of many megabytes miss the
-/// translation buffer almost every time. Memory: `len × size_of::<T>()` bytes reserved; only
-/// touched pages are resident.
+/// From 128 KiB on it has its own anonymous mapping, of which only touched pages are resident, and
+/// from 2 MiB on that asks for huge pages: otherwise random reads of a table of many megabytes miss
+/// the translation buffer almost every time. Smaller slices are on the heap: to map and unmap them
+/// takes system calls, and interrupts all threads. Memory: `len × size_of::<T>()` bytes reserved.
 ///
 /// ```
 /// use flowgauge_kernel::{Zeroed, prefetch};
@@ -24,10 +28,17 @@ use memmap2::MmapMut;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Zeroed<T> {
-    map: MmapMut,
+    start: NonNull<T>,
     len: usize,
+    /// `None`: on the heap.
+    map: Option<Box<MmapMut>>,
     item: PhantomData<T>,
 }
+
+// SAFETY: the memory belongs to this value alone, and neither heap nor mapping is tied to a thread.
+unsafe impl<T: Send> Send for Zeroed<T> {}
+// SAFETY: as above; a shared reference gives shared references to items only.
+unsafe impl<T: Sync> Sync for Zeroed<T> {}
 
 impl<T: Zeroable> Zeroed<T> {
     /// Reserves `len` zeroed items.
@@ -42,18 +53,40 @@ impl<T: Zeroable> Zeroed<T> {
     /// Uses `memory` for `len` items.
     ///
     /// # Panics
-    /// When `memory` is too small.
+    /// When `memory` has another size.
     pub fn of(memory: Blank, len: usize) -> Self {
-        const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
-        const { assert!(!std::mem::needs_drop::<T>(), "what is unmapped is not dropped") };
-        assert!(len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes <= memory.0.len()));
-        Self { map: memory.0, len, item: PhantomData }
+        const { assert!(align_of::<T>() <= LINE, "memory begins at a cache line") };
+        const { assert!(!mem::needs_drop::<T>(), "what is freed is not dropped") };
+        let mut bytes = memory.0;
+        assert!(len.checked_mul(size_of::<T>()) == Some(bytes.len));
+        let zeroed =
+            Self { start: bytes.start.cast(), len, map: bytes.map.take(), item: PhantomData };
+        mem::forget(bytes);
+        zeroed
     }
+}
 
+impl<T> Zeroed<T> {
     /// Bytes reserved.
     pub fn memory_bytes(&self) -> usize {
         self.len * size_of::<T>()
     }
+}
+
+impl<T> Drop for Zeroed<T> {
+    fn drop(&mut self) {
+        if self.map.is_none()
+            && let Some(layout) = on_heap(self.memory_bytes())
+        {
+            // SAFETY: it was allocated with the layout of as many bytes, and is freed once.
+            unsafe { dealloc(self.start.as_ptr().cast(), layout) };
+        }
+    }
+}
+
+/// The layout on the heap. Nothing is reserved as one byte, which an allocation must have.
+fn on_heap(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.max(1), LINE).ok()
 }
 
 /// Zeroed memory without a type yet: the reservation that all tables share.
@@ -65,7 +98,7 @@ impl<T: Zeroable> Zeroed<T> {
 /// assert_eq!(counters[..], [0, 0]);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct Blank(MmapMut);
+pub struct Blank(Zeroed<u8>);
 
 impl Blank {
     /// Reserves `bytes`.
@@ -74,23 +107,48 @@ impl Blank {
     /// As [`Zeroed::new`].
     #[inline(never)]
     pub fn new(bytes: usize) -> io::Result<Self> {
-        let map = MmapMut::map_anon(bytes.max(1))?;
+        if bytes >= MAPPED {
+            return Self::mapped(bytes);
+        }
+        let layout = on_heap(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the layout has a byte or more.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let start = start.ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self(Zeroed { start, len: bytes, map: None, item: PhantomData }))
+    }
+
+    fn mapped(bytes: usize) -> io::Result<Self> {
+        let mut map = MmapMut::map_anon(bytes.max(1))?;
         #[cfg(target_os = "linux")]
         if bytes >= HUGE_PAGE {
             // A kernel without huge pages refuses; the table then uses small pages.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        Ok(Self(map))
+        let start = NonNull::new(map.as_mut_ptr()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self(Zeroed { start, len: bytes, map: Some(Box::new(map)), item: PhantomData }))
     }
 
-    /// Faults all pages in and locks them in memory. Returns whether the operating system allows
-    /// it.
-    pub fn lock(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        let _ = self.0.advise(memmap2::Advice::PopulateWrite);
-        self.0.lock().is_ok()
+    /// As much memory with all pages faulted in and locked, and whether the operating system allows
+    /// that.
+    #[must_use]
+    pub fn locked(mut self) -> (Self, bool) {
+        // On the heap, other memory of the same page would be locked, and unlocked, with it.
+        if self.0.map.is_none()
+            && let Ok(mapped) = Self::mapped(self.0.len)
+        {
+            self = mapped;
+        }
+        let is_locked = self.0.map.as_ref().is_some_and(|map| {
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::PopulateWrite);
+            map.lock().is_ok()
+        });
+        (self, is_locked)
     }
 }
+
+/// From this size on, memory is mapped.
+const MAPPED: usize = 128 << 10;
 
 /// Smaller mappings cannot use huge pages.
 #[cfg(target_os = "linux")]
@@ -100,11 +158,12 @@ impl<T: Zeroable> Deref for Zeroed<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping holds `len` items in at most `isize::MAX` bytes (`map_anon` refuses
-        // more), is aligned to a page, and was all zero at first, which `Zeroable` makes a valid
-        // `T`; since then only `T`s were written, through `deref_mut` or, where `T` is an atomic,
-        // through a shared reference. No one else has the mapping; the borrow of `self` covers it.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
+        // SAFETY: the memory holds `len` items in at most `isize::MAX` bytes (neither heap nor
+        // mapping gives more), is aligned to a line, and was all zero at first, which `Zeroable`
+        // makes a valid `T`; since then only `T`s were written, through `deref_mut` or, where `T` is
+        // an atomic, through a shared reference. No one else has the memory; the borrow of `self`
+        // covers it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
@@ -112,12 +171,11 @@ impl<T: Zeroable> DerefMut for Zeroed<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; the exclusive borrow of `self` makes the slice exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
 /// Bytes of a cache line.
-#[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
 /// Prefetches the cache lines that hold `slots[index]`: two of them where a slot crosses a line. An

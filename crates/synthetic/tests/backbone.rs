@@ -17,13 +17,7 @@ fn flows(packets: u64, seed: u64) -> Vec<u32> {
 }
 
 fn flows_of(profile: Profile, packets: u64, seed: u64) -> Vec<u32> {
-    let config = Config {
-        profile,
-        packets,
-        rate: 547_000,
-        seed,
-        ..Config::default()
-    };
+    let config = Config { profile, packets, rate: 547_000, seed, ..Config::default() };
     let mut names = HashMap::new();
     Traffic::new(config)
         .expect("the configuration is sound")

@@ -164,9 +164,9 @@ impl Memory {
     fn reserve(&self, bytes: usize) -> Result<Blank, BuildError> {
         self.take(bytes)?;
         let memory = Blank::new(bytes).map_err(|error| BuildErrorKind::Refused { bytes, error })?;
-        if let Some(unlocked) = &self.unlocked
-            && !memory.lock()
-        {
+        let Some(unlocked) = &self.unlocked else { return Ok(memory) };
+        let (memory, is_locked) = memory.locked();
+        if !is_locked {
             unlocked.fetch_add(bytes, Ordering::Relaxed);
         }
         Ok(memory)
