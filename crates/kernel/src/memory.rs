@@ -30,7 +30,7 @@ use memmap2::MmapMut;
 pub struct Zeroed<T> {
     start: NonNull<T>,
     len: usize,
-    /// `None`: on the heap.
+    /// What `start` points into. `None`: the heap.
     map: Option<Box<MmapMut>>,
     item: PhantomData<T>,
 }
@@ -199,4 +199,26 @@ pub fn prefetch<T>(slots: &[T], index: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (slots, index);
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::*;
+
+    /// Memory of either kind begins at a line and is zero, also where freed memory is used again.
+    #[test]
+    fn memory_is_aligned_and_zero() {
+        for bytes in [0, 1, LINE + 1, MAPPED - 1, MAPPED] {
+            for locked in [false, true, false] {
+                let blank = Blank::new(bytes).unwrap();
+                let blank = if locked { blank.locked().0 } else { blank };
+                let mut zeroed = Zeroed::<u8>::of(blank, bytes);
+                assert_eq!(zeroed.map.is_some(), locked || bytes >= MAPPED, "{bytes}");
+                assert_eq!(zeroed.as_ptr().align_offset(LINE), 0, "{bytes}");
+                assert!(zeroed.iter().all(|byte| *byte == 0), "{bytes}");
+                zeroed.fill(1);
+            }
+        }
+    }
 }
