@@ -12,10 +12,11 @@ use memmap2::MmapMut;
 
 /// A slice of fixed length, all zero at first, that begins at a cache line.
 ///
-/// From 128 KiB on it has its own anonymous mapping, of which only touched pages are resident, and
-/// from 2 MiB on that asks for huge pages: otherwise random reads of a table of many megabytes miss
-/// the translation buffer almost every time. Smaller slices are on the heap: to map and unmap them
-/// takes system calls, and interrupts all threads. Memory: `len × size_of::<T>()` bytes reserved.
+/// A slice of 128 KiB or more has its own anonymous mapping, of which only touched pages are
+/// resident. A mapping of 2 MiB or more asks for huge pages: otherwise random reads of a table of
+/// many megabytes miss the translation buffer almost every time. Smaller slices are on the heap,
+/// because mapping and unmapping takes system calls and interrupts all threads of the process.
+/// Memory: `len × size_of::<T>()` bytes reserved.
 ///
 /// ```
 /// use flowgauge_kernel::{Zeroed, prefetch};

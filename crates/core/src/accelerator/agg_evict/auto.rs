@@ -16,9 +16,9 @@ const FILL: usize = BLOCKS * ALONE;
 const TIME: usize = FILL + 128;
 const END: usize = TIME + BLOCKS * BEHIND;
 
-/// Filling the table takes less time than using a full one, which evicts. Where even that takes
-/// this many times as long as the summary alone in two blocks, the trial ends early. One may have
-/// been interrupted.
+/// Filling the table takes less time than using a full one, which evicts. If even that takes this
+/// many times as long as the summary alone, in two blocks, the trial ends early. A single block may
+/// have been interrupted.
 const HOPELESS: f64 = 1.5;
 
 /// In the first trial, the summary's memory is cold and all flows are new, so that the summary alone
@@ -54,7 +54,7 @@ struct Trial {
     /// Ticks a packet, by block.
     alone: [f64; BLOCKS],
     behind: [f64; BLOCKS],
-    /// Whether a block that fills the table was hopeless.
+    /// Whether a block that filled the table took [`HOPELESS`] times as long as those alone.
     hopeless: bool,
     /// Packets since [`TIME`], and the occupied pairs of the table then.
     timed: usize,
@@ -332,8 +332,8 @@ mod tests {
         }
     }
 
-    /// An interruption decides nothing, alone, while the table is filled, or behind it, nor does the
-    /// time of filling.
+    /// Neither an interruption (alone, while the table is filled, or behind it) nor the time of
+    /// filling decides anything.
     #[test]
     fn medians_decide() {
         let interrupted = |is_behind: bool, batch| match (is_behind, batch) {
