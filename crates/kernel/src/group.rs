@@ -5,7 +5,7 @@
 //! loops, where a branch per group would cost more than it could gain. On x86-64 the tests compare
 //! both.
 
-/// Bit `i` is set where `words[i] & mask == value`.
+/// Bit `i` is set where `words[i] & mask == value`, of 8 or 16 words.
 ///
 /// ```
 /// use flowgauge_kernel::equal_in_group;
@@ -14,12 +14,13 @@
 /// assert_eq!(equal_in_group(&words, 0xff, 0x07), 0b1000_0011);
 /// ```
 #[inline(always)]
-pub fn equal_in_group(words: &[u32; 8], mask: u32, value: u32) -> u32 {
+pub fn equal_in_group<const N: usize>(words: &[u32; N], mask: u32, value: u32) -> u32 {
+    const { assert!(N == 8 || N == 16) };
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::*;
-        // SAFETY: SSE2 is part of x86-64; both loads are of 16 bytes within the 32 of `words`, and
-        // need no alignment.
+        // SAFETY: SSE2 is part of x86-64; all loads are of four of the 8 or 16 words, and need no
+        // alignment.
         unsafe {
             let (mask, value) =
                 (_mm_set1_epi32(mask.cast_signed()), _mm_set1_epi32(value.cast_signed()));
@@ -28,8 +29,9 @@ pub fn equal_in_group(words: &[u32; 8], mask: u32, value: u32) -> u32 {
                 _mm_cmpeq_epi32(_mm_and_si128(four, mask), value)
             };
             // The bits of a result are all equal, so each step can halve its width.
-            let pairs = _mm_packs_epi32(equal(0), equal(4));
-            _mm_movemask_epi8(_mm_packs_epi16(pairs, pairs)).cast_unsigned() & 0xff
+            let eight = |at| _mm_packs_epi32(equal(at), equal(at + 4));
+            let all = _mm_packs_epi16(eight(0), eight(N - 8));
+            _mm_movemask_epi8(all).cast_unsigned() & ((1 << N) - 1)
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -103,8 +105,8 @@ impl Tags {
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod scalar {
     #[inline(always)]
-    pub(super) fn equal_in_group(words: &[u32; 8], mask: u32, value: u32) -> u32 {
-        (0..8).fold(0, |equal, at| equal | u32::from(words[at] & mask == value) << at)
+    pub(super) fn equal_in_group<const N: usize>(words: &[u32; N], mask: u32, value: u32) -> u32 {
+        (0..N).fold(0, |equal, at| equal | u32::from(words[at] & mask == value) << at)
     }
 
     #[inline(always)]

@@ -107,8 +107,8 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, packed(4))]
 pub(crate) struct Count {
-    packets: u32,
     bytes: u64,
+    packets: u32,
 }
 
 impl Count {

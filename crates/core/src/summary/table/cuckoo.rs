@@ -7,7 +7,7 @@
 
 use std::hint::select_unpredictable;
 
-use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
+use flowgauge_kernel::{Isa, Zeroed, equal_in_group, prefetch};
 
 use super::layout::{Index, Records};
 use super::{ExactTable, LAWS};
@@ -213,6 +213,23 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         }
         None
     }
+
+    /// The number of the flow that probably has this digest.
+    #[inline(always)]
+    fn guess(&self, digest: u64) -> usize {
+        let tag = self.slot(digest, 0) & !self.number;
+        let buckets = self.buckets_of(digest).map(|bucket| self.buckets[bucket]);
+        let slots = buckets.as_flattened();
+        if let Some(slots) = slots.first_chunk::<8>() {
+            let same = equal_in_group(slots, !self.number, tag);
+            return self.flow(slots[same.trailing_zeros() as usize % slots.len()]);
+        }
+        let (mut guess, others) = (slots[0], &slots[1..]);
+        for &slot in others {
+            guess = select_unpredictable(guess & !self.number == tag, guess, slot);
+        }
+        self.flow(guess)
+    }
 }
 
 impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
@@ -232,26 +249,15 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
     }
 
     #[inline(always)]
-    fn prefetch<const STABLE: bool>(&self, digest: u64) {
-        for bucket in self.buckets_of(digest) {
-            prefetch(&self.buckets, bucket);
+    fn look_up(&self, digests: &[u64], _: Isa, guesses: &mut [usize]) {
+        for &digest in digests {
+            for bucket in self.buckets_of(digest) {
+                prefetch(&self.buckets, bucket);
+            }
         }
-    }
-
-    #[inline(always)]
-    fn guess<const STABLE: bool>(&self, digest: u64) -> usize {
-        let tag = self.slot(digest, 0) & !self.number;
-        let buckets = self.buckets_of(digest).map(|bucket| self.buckets[bucket]);
-        let slots = buckets.as_flattened();
-        if let Some(slots) = slots.first_chunk() {
-            let same = equal_in_group(slots, !self.number, tag);
-            return self.flow(slots[same.trailing_zeros() as usize % slots.len()]);
+        for (guess, &digest) in guesses.iter_mut().zip(digests) {
+            *guess = self.guess(digest);
         }
-        let (mut guess, others) = (slots[0], &slots[1..]);
-        for &slot in others {
-            guess = select_unpredictable(guess & !self.number == tag, guess, slot);
-        }
-        self.flow(guess)
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 //! in proportion to the flows is touched.
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{Digester, Zeroed, prefetch};
+use flowgauge_kernel::{Digester, Isa, Zeroed, prefetch};
 
 use super::layout::Layout;
 use super::probing::{BUCKETS, Bucket, Probed};
@@ -160,15 +160,15 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
     }
 
     #[inline(always)]
-    fn prefetch<const STABLE: bool>(&self, digest: u64) {
-        self.keys.prefetch(digest);
-    }
-
-    #[inline(always)]
-    fn guess<const STABLE: bool>(&self, key: K, digest: u64) -> usize {
-        let guess = self.keys.bucket(key, digest).map_or(usize::MAX, |bucket| self.flow_in(bucket));
-        prefetch(&self.states, guess);
-        guess
+    fn look_up(&self, keys: &[K], digests: &[u64], _: Isa, guesses: &mut [usize]) {
+        for &digest in digests {
+            self.keys.prefetch(digest);
+        }
+        for ((guess, &key), &digest) in guesses.iter_mut().zip(keys).zip(digests) {
+            let bucket = self.keys.bucket(key, digest);
+            *guess = bucket.map_or(usize::MAX, |bucket| self.flow_in(bucket));
+            prefetch(&self.states, *guess);
+        }
     }
 
     /// A guess is never wrong.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{Digester, Zeroed, prefetch};
+use flowgauge_kernel::{Digester, Isa, Zeroed, prefetch};
 
 use crate::key::FlowKey;
 use crate::summary::codec::StepBudget;
@@ -42,16 +42,9 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     fn prefetch_flow(&self, index: usize) {
         let _ = index;
     }
-    /// Whether the table is not growing right now. `STABLE` tells so to searches, which are shorter
-    /// then.
-    fn is_stable(&self) -> bool {
-        true
-    }
-    /// Prefetches the cache lines that [`Self::guess`] reads.
-    fn prefetch<const STABLE: bool>(&self, digest: u64);
-    /// The number of the flow that probably has this key, whose state is prefetched; an unused
-    /// number if there is none.
-    fn guess<const STABLE: bool>(&self, key: K, digest: u64) -> usize;
+    /// Guesses the flow of each key, and prefetches its state: the number of the flow that probably
+    /// has the key; any or an unused one if there is none.
+    fn look_up(&self, keys: &[K], digests: &[u64], isa: Isa, guesses: &mut [usize]);
     /// The state of the guessed flow, if it has this key.
     fn guessed(&mut self, guess: usize, key: K) -> Option<&mut S>;
     /// The number of the flow with this key.
@@ -113,14 +106,8 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
     const DEFERRED: bool = false;
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError>;
     fn buckets(&self) -> usize;
-    /// As [`Layout::is_stable`].
-    fn is_stable(&self) -> bool {
-        true
-    }
-    /// Prefetches the cache lines that [`Self::guess`] reads.
-    fn prefetch<const STABLE: bool>(&self, digest: u64);
-    /// The number of the flow that probably has this digest; an unused number if there is none.
-    fn guess<const STABLE: bool>(&self, digest: u64) -> usize;
+    /// As [`Layout::look_up`], without a prefetch of the states.
+    fn look_up(&self, digests: &[u64], isa: Isa, guesses: &mut [usize]);
     /// The flow of this digest that `is` accepts.
     fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize>;
     /// Inserts the number of a new flow; returns whether it found room. `digest_of` gives the
@@ -153,6 +140,9 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
 /// How many times as many flows as are merged may be in a table that stays sorted: moving a flow
 /// takes a sixth of the time of finding one by the index.
 const MOST_SORTED: usize = 4;
+
+/// How many flows ahead of the last one the memory of new flows is prefetched.
+const AHEAD: usize = 16;
 
 /// A flow's key and state side by side.
 #[derive(Clone, Copy, Zeroable)]
@@ -251,20 +241,11 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
     }
 
     #[inline(always)]
-    fn is_stable(&self) -> bool {
-        self.index.is_stable()
-    }
-
-    #[inline(always)]
-    fn prefetch<const STABLE: bool>(&self, digest: u64) {
-        self.index.prefetch::<STABLE>(digest);
-    }
-
-    #[inline(always)]
-    fn guess<const STABLE: bool>(&self, _: K, digest: u64) -> usize {
-        let guess = self.index.guess::<STABLE>(digest);
-        prefetch(&self.entries, guess);
-        guess
+    fn look_up(&self, _: &[K], digests: &[u64], isa: Isa, guesses: &mut [usize]) {
+        self.index.look_up(digests, isa, guesses);
+        for &guess in &guesses[..digests.len()] {
+            prefetch(&self.entries, guess);
+        }
     }
 
     #[inline(always)]
@@ -303,6 +284,7 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
         }
         self.entries[flow] = Entry { key, state: S::zeroed() };
         self.len += 1;
+        prefetch(&self.entries, flow + AHEAD);
         Some(flow)
     }
 

@@ -7,7 +7,7 @@
 //! mostly come first, are together in few cache lines, a visit of all flows is sequential, and
 //! growth moves no flow. Probes then compare a group of buckets at once.
 
-use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
+use flowgauge_kernel::{GROUP, Home, Isa, Zeroed, equal_in_group, guess_flows, prefetch};
 
 use super::layout::{Index, Records};
 use super::probing::{BUCKETS, Inline};
@@ -141,14 +141,10 @@ fn build<K: FlowKey, S: State>(
     }
 }
 
-/// Buckets of a group, which one instruction compares: half a cache line. If half of all buckets
-/// are occupied, one group in twenty is full.
-const GROUP: usize = 8;
-
 /// Groups of a segment, which has 256 buckets. In a full table a segment has 192 flows on average;
 /// one in 200,000 is a flow or two short of room (with 128 buckets, one in a thousand would be).
 /// Larger segments would make searches longer among flows that collide on purpose.
-const SEGMENT: usize = 32;
+const SEGMENT: usize = 16;
 
 /// New flows per split while the index doubles. Doubling starts with `128 n` flows in `n` segments,
 /// so the last segment splits at `160 n` flows at the latest: fewer per segment than in a full table.
@@ -162,15 +158,14 @@ const SPLITS: usize = BATCH_PACKETS / FLOWS;
 /// probing by groups within them.
 ///
 /// The low bits of the digest choose a group. If it is full, the flow goes to the next group of the
-/// segment that is not. Groups fill from their first bucket on. The high 29 bits of a bucket are the
-/// low bits of the digest; in place of those that choose the group, and below, stands the flow's
-/// number, counted from 1. 0 is empty.
+/// segment that is not. Groups fill from their first bucket on. A bucket holds the flow's number in
+/// place of the bits of the digest that choose the group, and some of those above ([`Home`]).
 ///
 /// The index begins with one segment, and doubles when half of its buckets are occupied, one
 /// segment after the other. A split moves the 128 to 160 flows of a segment to it and to a new one,
 /// by one more bit of their digests. Buckets hold that bit, so that a split reads no keys but those
 /// behind a full group. It takes some 2 µs, and no batch waits for more than nine. A search never
-/// leaves its segment: at most 32 groups. A flow whose segment is full finds no room. Between two
+/// leaves its segment: at most 16 groups. A flow whose segment is full finds no room. Between two
 /// doublings a mask alone chooses the group.
 pub(in crate::summary) struct Segments {
     buckets: Zeroed<u32>,
@@ -181,38 +176,6 @@ pub(in crate::summary) struct Segments {
     /// Mask of the digest's bits that choose a group; without its highest bit where that group is
     /// not in use yet.
     bits: usize,
-}
-
-/// A group that a digest chooses.
-#[derive(Clone, Copy)]
-struct Home {
-    group: usize,
-    /// What its buckets hold of the digest; their other bits are the flow's number.
-    tag: u32,
-    /// Mask of the bits of a bucket that hold the number.
-    number: u32,
-}
-
-impl Home {
-    /// The group that these bits of the digest choose.
-    #[inline(always)]
-    fn new(digest: u64, bits: usize) -> Self {
-        let number = (bits * GROUP + GROUP - 1) as u32;
-        let tag = (digest as u32).wrapping_mul(GROUP as u32) & !number;
-        Self { group: digest as usize & bits, tag, number }
-    }
-
-    /// The number of the flow in a bucket.
-    #[inline(always)]
-    fn flow(self, bucket: u32) -> usize {
-        ((bucket & self.number) as usize).wrapping_sub(1)
-    }
-
-    /// The buckets of a group that hold flows of this digest's bits, as a bit mask.
-    #[inline(always)]
-    fn same_in(self, group: &[u32; GROUP]) -> u32 {
-        equal_in_group(group, !self.number, self.tag)
-    }
 }
 
 impl Segments {
@@ -252,10 +215,10 @@ impl Segments {
         Home::new(digest, if is_split { self.bits } else { unsplit })
     }
 
-    /// As [`Self::home`], if it is known whether the index [is stable](Index::is_stable).
+    /// Whether the index is not doubling right now.
     #[inline(always)]
-    fn home_in<const STABLE: bool>(&self, digest: u64) -> Home {
-        if STABLE { Home::new(digest, self.used - 1) } else { self.home(digest) }
+    fn is_stable(&self) -> bool {
+        self.used > self.bits
     }
 
     /// The groups of a segment in the order of probing, from `home` on.
@@ -269,7 +232,7 @@ impl Segments {
     #[inline(always)]
     fn put(&mut self, digest: u64, flow: usize) -> bool {
         let home = self.home(digest);
-        let bucket = home.tag | (flow as u32 + 1);
+        let bucket = home.bucket(flow);
         let probes = self.probes(home.group);
         let groups = self.groups_mut();
         for at in probes {
@@ -367,22 +330,20 @@ impl Index for Segments {
         self.asked
     }
 
-    #[inline(always)]
-    fn is_stable(&self) -> bool {
-        self.used > self.bits
-    }
-
-    #[inline(always)]
-    fn prefetch<const STABLE: bool>(&self, digest: u64) {
-        prefetch(self.groups(), self.home_in::<STABLE>(digest).group);
-    }
-
-    #[inline(always)]
-    fn guess<const STABLE: bool>(&self, digest: u64) -> usize {
-        let home = self.home_in::<STABLE>(digest);
-        let group = &self.groups()[home.group];
-        let same = home.same_in(group);
-        home.flow(group[same.trailing_zeros() as usize & (GROUP - 1)])
+    #[inline]
+    fn look_up(&self, digests: &[u64], isa: Isa, guesses: &mut [usize]) {
+        let groups = self.groups();
+        if self.is_stable() {
+            return guess_flows(isa, groups, digests, guesses);
+        }
+        for &digest in digests {
+            prefetch(groups, self.home(digest).group);
+        }
+        for (guess, &digest) in guesses.iter_mut().zip(digests) {
+            let home = self.home(digest);
+            let group = &groups[home.group];
+            *guess = home.flow(group[home.same_in(group).trailing_zeros() as usize % GROUP]);
+        }
     }
 
     #[inline(always)]
@@ -497,7 +458,7 @@ mod tests {
             all += read.get();
         }
         assert!(most <= SEGMENT * GROUP, "{most}");
-        assert!(all < 200_000, "{all}");
+        assert!(all < 50_000, "{all}");
         assert!((0..1_000_000).all(|flow| index.find(digest(flow), |at| at == flow) == Some(flow)));
         assert!((1_000_000..1_100_000).all(|flow| index.find(digest(flow), |_| false).is_none()));
     }

@@ -128,11 +128,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     fn look_up(&mut self, keys: &[K], digests: &[u64]) -> [usize; BATCH_PACKETS] {
         self.build_index();
         self.layout.grow_ahead(&self.digester);
-        if self.layout.is_stable() {
-            self.look_up_in::<true>(keys, digests)
-        } else {
-            self.look_up_in::<false>(keys, digests)
-        }
+        let mut guesses = [0; BATCH_PACKETS];
+        self.layout.look_up(keys, digests, self.digester.isa(), &mut guesses);
+        guesses
     }
 
     /// Builds the index of stored flows, if it is deferred. Flows that find no room in it, since
@@ -151,22 +149,6 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         if lost != Size::default() {
             self.lose(lost, Size::default());
         }
-    }
-
-    #[inline(always)]
-    fn look_up_in<const STABLE: bool>(
-        &self,
-        keys: &[K],
-        digests: &[u64],
-    ) -> [usize; BATCH_PACKETS] {
-        for &digest in digests {
-            self.layout.prefetch::<STABLE>(digest);
-        }
-        let mut guesses = [0; BATCH_PACKETS];
-        for ((guess, &key), &digest) in guesses.iter_mut().zip(keys).zip(digests) {
-            *guess = self.layout.guess::<STABLE>(key, digest);
-        }
-        guesses
     }
 
     /// Counts packets up to the first one whose guess is wrong, and returns how many: a loop

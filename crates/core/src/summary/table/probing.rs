@@ -6,7 +6,7 @@
 use std::hint::select_unpredictable;
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{Digester, Zeroed, prefetch};
+use flowgauge_kernel::{Digester, Isa, Zeroed, prefetch};
 
 use super::layout::{Entry, Layout};
 use crate::key::FlowKey;
@@ -257,13 +257,13 @@ impl<K: FlowKey, S: State> Layout<K, S> for Inline<K, S> {
     }
 
     #[inline(always)]
-    fn prefetch<const STABLE: bool>(&self, digest: u64) {
-        self.0.prefetch(digest);
-    }
-
-    #[inline(always)]
-    fn guess<const STABLE: bool>(&self, key: K, digest: u64) -> usize {
-        self.0.guess(key, digest).unwrap_or(usize::MAX)
+    fn look_up(&self, keys: &[K], digests: &[u64], _: Isa, guesses: &mut [usize]) {
+        for &digest in digests {
+            self.0.prefetch(digest);
+        }
+        for ((guess, &key), &digest) in guesses.iter_mut().zip(keys).zip(digests) {
+            *guess = self.0.guess(key, digest).unwrap_or(usize::MAX);
+        }
     }
 
     /// A guess is never wrong.

@@ -328,7 +328,7 @@ impl<const COUNTERS: usize, const LINES: usize> SpaceSaving<COUNTERS, LINES> {
                 block = self.floors.iter().position(|&floor| floor == self.least).unwrap_or(0);
             }
             self.start = block * BLOCK;
-            let groups = self.block().as_chunks().0.iter().rev();
+            let groups = self.block().as_chunks::<8>().0.iter().rev();
             self.pending = groups.fold(0, |bits, group| {
                 bits << 8 | u64::from(equal_in_group(group, u32::MAX, self.least))
             });

@@ -170,7 +170,7 @@ fn floor(counts: &[u32], start: usize) -> u32 {
 
 /// A bit mask of the counts that equal `count`.
 fn equal(counts: &[u32], count: u32) -> u64 {
-    let (groups, rest) = counts.as_chunks();
+    let (groups, rest) = counts.as_chunks::<8>();
     let bits = rest.iter().rev().fold(0, |bits, &other| bits << 1 | u64::from(other == count));
     let group = |bits: u64, group| bits << 8 | u64::from(equal_in_group(group, u32::MAX, count));
     groups.iter().rev().fold(bits, group)
