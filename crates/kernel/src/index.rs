@@ -5,7 +5,7 @@ use crate::isa::{Isa, Level};
 use crate::memory::prefetch;
 
 /// Buckets of a group, which is a cache line. If half of all buckets are occupied, one group in a
-/// hundred and fifty is full.
+/// hundred and twenty is full.
 pub const GROUP: usize = 16;
 
 /// The place of a digest in an index: a group, and what tells its bucket from the others there.
