@@ -97,6 +97,10 @@ impl<K: FlowKey> Bucket for Numbered<K> {
     }
 }
 
+/// The guess for a key with no bucket within reach. No insertion makes room for it, and so it is not
+/// searched again: keys that collide on purpose would take twice as long.
+const NO_ROOM: usize = usize::MAX - 1;
+
 /// Buckets of keys and flow numbers, and an array of states in the order of arrival.
 struct Indirect<K, S> {
     keys: Probed<Numbered<K>>,
@@ -166,9 +170,13 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
         }
         for ((guess, &key), &digest) in guesses.iter_mut().zip(keys).zip(digests) {
             let bucket = self.keys.bucket(key, digest);
-            *guess = bucket.map_or(usize::MAX, |bucket| self.flow_in(bucket));
+            *guess = bucket.map_or(NO_ROOM, |bucket| self.flow_in(bucket));
             prefetch(&self.states, *guess);
         }
+    }
+
+    fn may_have(guess: usize) -> bool {
+        guess != NO_ROOM
     }
 
     /// A guess is never wrong.

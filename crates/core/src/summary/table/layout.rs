@@ -45,6 +45,11 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     /// Guesses the flow of each key, and prefetches its state: the number of the flow that probably
     /// has the key; any or an unused one if there is none.
     fn look_up(&self, keys: &[K], digests: &[u64], isa: Isa, guesses: &mut [usize]);
+    /// Whether a key with this guess may be in the table, or may be inserted.
+    fn may_have(guess: usize) -> bool {
+        let _ = guess;
+        true
+    }
     /// The state of the guessed flow, if it has this key.
     fn guessed(&mut self, guess: usize, key: K) -> Option<&mut S>;
     /// The number of the flow with this key.

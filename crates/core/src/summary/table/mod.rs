@@ -240,6 +240,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
 
     /// Counts packets of a flow that found no room. It may find some later in layouts that move
     /// flows.
+    #[cold]
+    #[inline(never)]
     fn miss(&mut self, size: Size) {
         if self.untracked == Size::default() {
             self.complete = self.next_flow();
@@ -372,8 +374,12 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
             if at == keys.len() {
                 return;
             }
-            let beside = (elements[at], times_ns[at]);
-            self.add(keys[at], digests[at], packets[at], bytes[at], beside);
+            if L::may_have(guesses[at]) {
+                let beside = (elements[at], times_ns[at]);
+                self.add(keys[at], digests[at], packets[at], bytes[at], beside);
+            } else {
+                self.miss(Size { packets: packets[at].into(), bytes: bytes[at] });
+            }
             at += 1;
         }
     }
