@@ -393,77 +393,83 @@ fn unknown(name: &str) -> BuildError {
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     //! Concurrent summaries count what ordinary ones count, up to the last bit of their counters.
+    //! They are built by type: by name, all algorithms would be compiled again.
 
     use super::stored::encode;
-    use super::{CONCURRENT, build, build_concurrent, info};
+    use super::{CONCURRENT, Concurrent, CountArray, CountMin, CountSketch, KAry, LinearTable};
     use crate::batch::Batch;
     use crate::key::{FlowKey, Key4};
     use crate::summary::Options;
     use crate::terms::Measure;
 
-    /// The stored forms of an ordinary and a concurrent summary of these rows.
-    fn both(name: &str, by: Measure, rows: &[(u32, u32, u64)]) -> [Vec<u8>; 2] {
-        let info = info(name).unwrap();
-        let alone = Options { by, ..Options::new(64 << 10, 1) };
-        let alone = match name {
-            "linear-table" => alone.with([("buckets", "64")]),
-            "count-array" => alone.with([("columns", "64"), ("candidates", "0")]),
-            _ => alone.with([("columns", "64"), ("candidates", "0"), ("rows", "3")]),
-        };
-        let mut ordinary = build::<Key4>(name, &alone).unwrap();
-        let mut concurrent = build_concurrent::<Key4>(name, &alone).unwrap();
-        let mut batch = Batch::new();
-        for &(flow, packets, bytes) in rows {
-            let key = Key4::from_canonical(&flow.to_be_bytes()).unwrap();
-            batch.push_sum(key, packets, bytes, 0, 0);
-            concurrent.ingest(&mut batch);
-            ordinary.ingest(&mut batch);
-            batch.clear();
-        }
-        [&*ordinary, concurrent.collect()].map(|summary| encode(info, &alone, summary))
-    }
-
     /// Packets that overflow 32 bits. Only unsigned counters saturate to the same value in any
     /// order.
     #[test]
     fn full_counters_are_those_of_one_worker() {
+        assert_full_counters_equal::<LinearTable>(&[("buckets", "64")]);
+        assert_full_counters_equal::<CountArray>(&[("columns", "64"), ("candidates", "0")]);
+        let rows = [("columns", "64"), ("candidates", "0"), ("rows", "3")];
+        assert_full_counters_equal::<CountMin>(&rows);
+        assert_full_counters_equal::<CountSketch>(&rows);
+        assert_full_counters_equal::<KAry>(&rows);
+        assert_eq!(CONCURRENT.len(), 5);
+    }
+
+    fn assert_full_counters_equal<S: Concurrent>(parameters: &[(&str, &str)]) {
         let rows =
             [(1, u32::MAX, 1 << 40), (2, 7, 1), (1, u32::MAX, 1), (3, 1 << 31, 1), (1, 9, 1)];
-        for name in CONCURRENT {
-            let rows = if *name == "count-sketch" { &rows[1..3] } else { &rows[..] };
-            let [ordinary, concurrent] = both(name, Measure::Packets, rows);
-            assert!(ordinary == concurrent, "{name}");
+        let name = S::INFO.name;
+        let rows = if name == "count-sketch" { &rows[1..3] } else { &rows[..] };
+        let options = Options::new(64 << 10, 1).with(parameters.iter().copied());
+        let options = options.digesting::<Key4>();
+        let mut ordinary = S::build::<Key4>(&options).unwrap();
+        let mut concurrent = S::build_concurrent::<Key4>(&options).unwrap();
+        let mut batch = Batch::new();
+        for &(flow, packets, bytes) in rows {
+            batch.push_sum(key(flow), packets, bytes, 0, 0);
+            concurrent.ingest(&mut batch);
+            ordinary.ingest(&mut batch);
+            batch.clear();
         }
+        let [ordinary, concurrent] =
+            [&*ordinary, concurrent.collect()].map(|summary| encode(&S::INFO, &options, summary));
+        assert!(ordinary == concurrent, "{name}");
+    }
+
+    fn key(flow: u32) -> Key4 {
+        Key4::from_canonical(&flow.to_be_bytes()).unwrap()
     }
 
     /// Bytes that overflow 64 bits saturate, for any flow.
     #[test]
     fn nothing_wraps() {
-        let rows = [(1, 1, u64::MAX - 10), (2, 1, 11), (2, 1, 5)];
-        for name in CONCURRENT {
-            let options = Options { by: Measure::Bytes, ..Options::new(64 << 10, 1) };
-            let mut concurrent = build_concurrent::<Key4>(name, &options).unwrap();
-            let mut batch = Batch::new();
-            for (flow, packets, bytes) in rows {
-                let key = Key4::from_canonical(&u32::to_be_bytes(flow)).unwrap();
-                batch.push_sum(key, packets, bytes, 0, 0);
-                concurrent.ingest(&mut batch);
-                batch.clear();
-            }
-            let answers = concurrent.collect().answers();
-            let size = |flow: u32| {
-                let estimate = answers.size().unwrap().estimate(&flow.to_be_bytes());
-                estimate.bytes.unwrap().value
-            };
-            let signed = *name == "count-sketch";
-            let kept = if signed { 0.0 } else { (u64::MAX - 10) as f64 };
-            assert!(size(1) >= kept * (1.0 - 1e-9), "{name}");
-            let lost = if signed { u64::MAX - 10 } else { 11 };
-            let refused = answers.saturated().bytes.max(answers.untracked().bytes);
-            assert!(refused >= lost, "{name}");
-            // The bounds contain the true size, whether it was counted or not.
-            let second = answers.size().unwrap().estimate(&2u32.to_be_bytes()).bytes.unwrap();
-            assert!(signed || second.high >= 16.0, "{name}: {second:?}");
+        assert_nothing_wraps::<LinearTable>();
+        assert_nothing_wraps::<CountArray>();
+        assert_nothing_wraps::<CountMin>();
+        assert_nothing_wraps::<CountSketch>();
+        assert_nothing_wraps::<KAry>();
+    }
+
+    fn assert_nothing_wraps<S: Concurrent>() {
+        let options = Options { by: Measure::Bytes, ..Options::new(64 << 10, 1) };
+        let mut concurrent = S::build_concurrent::<Key4>(&options.digesting::<Key4>()).unwrap();
+        let mut batch = Batch::new();
+        for (flow, packets, bytes) in [(1, 1, u64::MAX - 10), (2, 1, 11), (2, 1, 5)] {
+            batch.push_sum(key(flow), packets, bytes, 0, 0);
+            concurrent.ingest(&mut batch);
+            batch.clear();
         }
+        let answers = concurrent.collect().answers();
+        let size = |flow: u32| answers.size().unwrap().estimate(&flow.to_be_bytes()).bytes.unwrap();
+        let name = S::INFO.name;
+        let signed = name == "count-sketch";
+        let kept = if signed { 0.0 } else { (u64::MAX - 10) as f64 };
+        assert!(size(1).value >= kept * (1.0 - 1e-9), "{name}");
+        let lost = if signed { u64::MAX - 10 } else { 11 };
+        let refused = answers.saturated().bytes.max(answers.untracked().bytes);
+        assert!(refused >= lost, "{name}");
+        // The bounds contain the true size, whether it was counted or not.
+        let second = size(2);
+        assert!(signed || second.high >= 16.0, "{name}: {second:?}");
     }
 }

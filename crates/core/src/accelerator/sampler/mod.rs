@@ -450,21 +450,21 @@ impl<K: FlowKey> Sampled<K> {
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::SALT;
-    use crate::accelerator::HeaderSampler;
+    use crate::accelerator::{Accelerate, HeaderSampler, Skipper, Uniform};
     use crate::batch::{BATCH_PACKETS, Batch};
-    use crate::catalog;
     use crate::key::{FlowKey, Key4};
-    use crate::summary::{Options, Parameters, Summary};
+    use crate::summary::table::LinearTable;
+    use crate::summary::{Describe, Options, Summary};
 
     const PACKETS: u32 = 300_000;
 
-    fn exact(accelerator: &str, parameters: &str, before: &str) -> (Box<dyn Summary<Key4>>, u64) {
+    /// An exact table behind an accelerator, and the seed of its draws.
+    fn exact<A: Accelerate>(parameters: &str, before: &str) -> (Box<dyn Summary<Key4>>, u64) {
+        let options = |bytes| Options::new(bytes, 3).digesting::<Key4>();
+        let table = LinearTable::build(&options(32 << 20)).unwrap();
         let pairs = parameters.split(',').filter_map(|pair| pair.split_once('='));
-        let parameters = Parameters::new(pairs.chain([("before", before)]));
-        let options = Options::new(64 << 20, 3);
-        let accelerators = [(accelerator.to_owned(), parameters)];
-        let summary = catalog::build_accelerated(&accelerators, "linear-table", &options).unwrap();
-        (summary, options.digester.seed().draws() ^ SALT)
+        let options = options(1 << 20).with(pairs.chain([("before", before)]));
+        (A::build(&options, table).unwrap(), options.digester.seed().draws() ^ SALT)
     }
 
     /// The weight of each packet; each packet is its own flow.
@@ -485,35 +485,35 @@ mod tests {
     #[test]
     fn before_headers_and_behind_them_the_same_packets_are_drawn() {
         println!("seed 3");
-        for (accelerator, parameters) in [
-            ("uniform", "sample=100"),
-            ("uniform", "sample=1"),
-            ("skipper", "epsilon=0.05,delta=0.1"),
-        ] {
-            let (mut behind, seed) = exact(accelerator, parameters, "summary");
-            let keys: Vec<_> = (0..PACKETS).map(key).collect();
-            let mut batch = Batch::new();
-            for keys in keys.chunks(BATCH_PACKETS) {
-                batch.fill(keys, 64);
-                behind.ingest(&mut batch);
-            }
-            behind.settle();
-            let (mut before, _) = exact(accelerator, parameters, "headers");
-            let mut sampler = HeaderSampler::new(before.header_rate().unwrap(), seed);
-            let (mut at, mut read) = (0, 0);
-            while at + sampler.ahead() < PACKETS.into() {
-                at += sampler.ahead();
-                assert!(sampler.pass(sampler.ahead()));
-                let mut batch = Batch::new();
-                batch.push(key(at as u32), 64, 0);
-                batch.weigh(sampler.weight() as u32);
-                before.ingest(&mut batch);
-                (at, read) = (at + 1, read + 1);
-                sampler.take();
-            }
-            before.passed_over(u64::from(PACKETS) - read, sampler.weight());
-            before.settle();
-            assert_eq!(weights(&*behind), weights(&*before), "{accelerator} {parameters}");
+        assert_draws_the_same::<Uniform>("sample=100");
+        assert_draws_the_same::<Uniform>("sample=1");
+        assert_draws_the_same::<Skipper>("epsilon=0.05,delta=0.1");
+    }
+
+    fn assert_draws_the_same<A: Accelerate>(parameters: &str) {
+        let (mut behind, seed) = exact::<A>(parameters, "summary");
+        let keys: Vec<_> = (0..PACKETS).map(key).collect();
+        let mut batch = Batch::new();
+        for keys in keys.chunks(BATCH_PACKETS) {
+            batch.fill(keys, 64);
+            behind.ingest(&mut batch);
         }
+        behind.settle();
+        let (mut before, _) = exact::<A>(parameters, "headers");
+        let mut sampler = HeaderSampler::new(before.header_rate().unwrap(), seed);
+        let (mut at, mut read) = (0, 0);
+        while at + sampler.ahead() < PACKETS.into() {
+            at += sampler.ahead();
+            assert!(sampler.pass(sampler.ahead()));
+            let mut batch = Batch::new();
+            batch.push(key(at as u32), 64, 0);
+            batch.weigh(sampler.weight() as u32);
+            before.ingest(&mut batch);
+            (at, read) = (at + 1, read + 1);
+            sampler.take();
+        }
+        before.passed_over(u64::from(PACKETS) - read, sampler.weight());
+        before.settle();
+        assert_eq!(weights(&*behind), weights(&*before), "{} {parameters}", A::INFO.name);
     }
 }
