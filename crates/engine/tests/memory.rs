@@ -6,24 +6,21 @@
 
 use std::fs;
 use std::io::{self, Cursor, Read};
-use std::sync::{Mutex, PoisonError};
 
 use flowgauge_capture::Captures;
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::Parameters;
+use flowgauge_core::summary::{Info, Parameters};
 use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::source::Source;
 use flowgauge_engine::{Config, EngineError, EpochLength, Plan};
 use flowgauge_synthetic::{Config as TrafficConfig, Packet, Profile, Traffic};
+use rusty_fork::rusty_fork_test;
 
 /// Most bytes that a process needs beside the memory reserved for measuring.
 const BESIDE_BYTES: u64 = 64 << 20;
 
 const SECOND_NS: i64 = 1_000_000_000;
-
-/// Tests share the process's memory, so they run one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Anonymous resident bytes of this process; `None` if the system does not show them.
 fn anonymous_bytes() -> Option<u64> {
@@ -127,9 +124,7 @@ fn peak(config: Config, traffic: TrafficConfig) -> (u64, u64, u64) {
     (reserved, peak, total.account.untracked.packets)
 }
 
-#[test]
-fn memory_in_use_is_little_more_than_reserved() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn assert_no_more_in_use_than_reserved() {
     let Some(before) = anonymous_bytes() else {
         println!("skipped: /proc/self/status does not tell the anonymous memory in use");
         return;
@@ -231,40 +226,52 @@ const WARM_UP: usize = 10;
 /// third epoch but this test's notes.
 const SLACK_BYTES: u64 = 256 << 10;
 
-#[test]
-fn thousands_of_epochs_with_a_restless_clock_need_no_more_memory_than_ten() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+/// Asserts that memory does not grow over so many epochs, or over a day's in the long form.
+fn assert_no_growth(info: &Info, epochs: u64) {
     if anonymous_bytes().is_none() {
         println!("skipped: /proc/self/status does not tell the anonymous memory in use");
         return;
     }
-    for info in catalog::ALGORITHMS {
-        // What runs between epochs is the same for all: one algorithm stands for it.
-        let epochs = match info.name {
-            _ if long() => 8_640,
-            "linear-table" => 2_000,
-            _ => 250,
-        };
-        // Little memory, all of which ten epochs touch, so that a leak is not small beside it.
-        let set = info.parameters.iter().filter(|parameter| parameter.name == "candidates");
-        let config = Config {
-            algorithm: info.name.to_owned(),
-            parameters: Parameters::new(set.map(|set| (set.name.to_owned(), 1 << 8))),
-            memory_bytes: 256 << 10,
-            epoch: EpochLength::Time(EPOCH_NS),
-            ..Config::seeded(0)
-        };
-        let plan = Plan::new(with_a_key(config)).unwrap();
-        let mut source = Captures::from_reader("stream", Stream::new(Restless::new(epochs)));
-        let mut watch = Watch::new(2 * epochs as usize);
-        let total =
-            flowgauge_engine::run(plan, &mut source, &mut watch, &mut |_| {}).unwrap().total;
-        let account = &total.account;
-        assert!(account.late > 0 && account.backwards > epochs && account.jumps > epochs / 10);
-        let used = watch.anonymous_bytes;
-        let (early, last) = (used[WARM_UP], used[used.len() - 1]);
-        println!("{}: {} epochs, {early} bytes early, {last} at the end", info.name, total.epochs);
-        assert!(total.epochs > epochs * 9 / 10);
-        assert!(last <= early + early / 100 + SLACK_BYTES, "{}", info.name);
+    let epochs = if long() { 8_640 } else { epochs };
+    // Little memory, all of which ten epochs touch, so that a leak is not small beside it.
+    let set = info.parameters.iter().filter(|parameter| parameter.name == "candidates");
+    let config = Config {
+        algorithm: info.name.to_owned(),
+        parameters: Parameters::new(set.map(|set| (set.name.to_owned(), 1 << 8))),
+        memory_bytes: 256 << 10,
+        epoch: EpochLength::Time(EPOCH_NS),
+        ..Config::seeded(0)
+    };
+    let plan = Plan::new(with_a_key(config)).unwrap();
+    let mut source = Captures::from_reader("stream", Stream::new(Restless::new(epochs)));
+    let mut watch = Watch::new(2 * epochs as usize);
+    let total = flowgauge_engine::run(plan, &mut source, &mut watch, &mut |_| {}).unwrap().total;
+    let account = &total.account;
+    assert!(account.late > 0 && account.backwards > epochs && account.jumps > epochs / 10);
+    let used = watch.anonymous_bytes;
+    let (early, last) = (used[WARM_UP], used[used.len() - 1]);
+    println!("{}: {} epochs, {early} bytes early, {last} at the end", info.name, total.epochs);
+    assert!(total.epochs > epochs * 9 / 10);
+    assert!(last <= early + early / 100 + SLACK_BYTES, "{}", info.name);
+}
+
+// Each in a process of its own, since memory belongs to the process.
+rusty_fork_test! {
+    #[test]
+    fn memory_in_use_is_little_more_than_reserved() {
+        assert_no_more_in_use_than_reserved();
+    }
+
+    #[test]
+    fn thousands_of_epochs_with_a_restless_clock_need_no_more_memory_than_ten() {
+        assert_no_growth(catalog::info("linear-table").unwrap(), 2_000);
+    }
+
+    // What runs between epochs is the same for all: one algorithm stands for it above.
+    #[test]
+    fn hundreds_of_epochs_need_no_more_memory_than_ten_with_any_algorithm() {
+        for info in catalog::ALGORITHMS {
+            assert_no_growth(info, 250);
+        }
     }
 }
