@@ -363,57 +363,50 @@ fn live_goes_on_when_its_interface_comes_back() {
             ("back2", &["--workers", "2", "--fanout", "hash"]),
             ("back-xdp", &["--engine", "af-xdp", "--takes-traffic"]),
         ] {
-            scope.spawn(move || goes_on(name, arguments));
+            for meanwhile in ["down", "deleted", "renamed"] {
+                scope.spawn(move || goes_on(&format!("{name}-{meanwhile}"), meanwhile, arguments));
+            }
         }
     });
 }
 
-fn goes_on(name: &str, arguments: &[&str]) {
+fn goes_on(name: &str, meanwhile: &str, arguments: &[&str]) {
     let Some(net) = Net::new(name) else { return };
     let capture = file(&format!("{name}.pcap"), &pcap(&traffic()));
     let up = |interface| net.run("ip", &["link", "set", interface, "up"]);
-    for meanwhile in ["down", "deleted", "renamed"] {
-        let deleted = meanwhile == "deleted";
-        let live = net.live("here", &[&["--epoch", "whole"], arguments].concat());
-        net.send(&capture);
-        if deleted {
-            net.run("ip", &["link", "del", "here"]);
-            // Long enough for some looks at nothing.
-            sleep(Duration::from_millis(400));
-            net.run("ip", &["link", "add", "here", "type", "veth", "peer", "name", "there"]);
-            up("there");
-        } else {
-            net.run("ip", &["link", "set", "here", "down"]);
-            sleep(Duration::from_millis(400));
-        }
-        let renamed = |from, to| net.run("ip", &["link", "set", from, "name", to]);
-        if meanwhile == "renamed" {
-            renamed("here", "there-now");
-            up("there-now");
-        } else {
-            up("here");
-        }
-        // The longest time between two looks, and one to bind.
-        sleep(Duration::from_millis(1500));
-        net.send(&capture);
-        let answer = live.interrupt("-INT");
-        assert_eq!(answer.code, 0, "{}", answer.err);
-        let lines = answer.lines();
-        assert_eq!(lines[0]["account"]["read"], 2 * traffic().len(), "{meanwhile} {arguments:?}");
-        let notes = lines[1]["notes"].as_array().unwrap();
-        let queues = if arguments.contains(&"--workers") { 2 } else { 1 };
-        let down =
-            |note: &&Value| note.as_str().unwrap().starts_with("interface here was down from 20");
-        let expected = if arguments.contains(&"af-xdp") { 2..=2 } else { 1..=queues };
-        assert!(expected.contains(&notes.len()), "{notes:?}");
-        assert!((1..=queues).contains(&notes.iter().filter(down).count()), "{notes:?}");
-        assert_eq!(lines[1]["counters"]["interruptions"], queues);
-        if meanwhile == "renamed" {
-            net.run("ip", &["link", "set", "there-now", "down"]);
-            renamed("there-now", "here");
-            up("here");
-        }
+    let live = net.live("here", &[&["--epoch", "whole"], arguments].concat());
+    net.send(&capture);
+    if meanwhile == "deleted" {
+        net.run("ip", &["link", "del", "here"]);
+        // Long enough for some looks at nothing.
+        sleep(Duration::from_millis(400));
+        net.run("ip", &["link", "add", "here", "type", "veth", "peer", "name", "there"]);
+        up("there");
+    } else {
+        net.run("ip", &["link", "set", "here", "down"]);
+        sleep(Duration::from_millis(400));
     }
+    if meanwhile == "renamed" {
+        net.run("ip", &["link", "set", "here", "name", "there-now"]);
+        up("there-now");
+    } else {
+        up("here");
+    }
+    // The longest time between two looks, and one to bind.
+    sleep(Duration::from_secs(2));
+    net.send(&capture);
+    let answer = live.interrupt("-INT");
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let lines = answer.lines();
+    assert_eq!(lines[0]["account"]["read"], 2 * traffic().len(), "{meanwhile} {arguments:?}");
+    let notes = lines[1]["notes"].as_array().unwrap();
+    let queues = if arguments.contains(&"--workers") { 2 } else { 1 };
+    let down =
+        |note: &&Value| note.as_str().unwrap().starts_with("interface here was down from 20");
+    let expected = if arguments.contains(&"af-xdp") { 2..=2 } else { 1..=queues };
+    assert!(expected.contains(&notes.len()), "{notes:?}");
+    assert!((1..=queues).contains(&notes.iter().filter(down).count()), "{notes:?}");
+    assert_eq!(lines[1]["counters"]["interruptions"], queues);
 }
 
 /// The interfaces from which AF_XDP takes packets, and which get them back.
