@@ -167,6 +167,8 @@ fn a_gate_passes_its_own_table_and_fails_a_doctored_one() {
     fs::write(&doctored_path, other).unwrap();
     let (code, told) = gate(&doctored_path);
     assert_eq!(code, ExitCode::FAILURE, "{told}");
+    // The other algorithm behind an accelerator, and the doctored row under its own name, are new, too.
+    assert!(told.ends_with(", 7 findings\n"), "{told}");
     for finding in [
         "flow-size, zipf-1.1: rms was 0.000010, is 0.",
         "memory_bytes was 1, is ",
