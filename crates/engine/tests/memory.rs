@@ -233,7 +233,7 @@ fn assert_no_growth(info: &Info, epochs: u64) {
         return;
     }
     let epochs = if long() { 8_640 } else { epochs };
-    // Little memory, all of which ten epochs touch, so that a leak is not small beside it.
+    // Ten epochs touch all of this memory, and a leak is large beside it.
     let set = info.parameters.iter().filter(|parameter| parameter.name == "candidates");
     let config = Config {
         algorithm: info.name.to_owned(),

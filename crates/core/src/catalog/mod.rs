@@ -412,7 +412,7 @@ mod tests {
         assert_full_counters_equal::<CountMin>(&rows);
         assert_full_counters_equal::<CountSketch>(&rows);
         assert_full_counters_equal::<KAry>(&rows);
-        assert_eq!(CONCURRENT.len(), 5);
+        assert_eq!(CONCURRENT.len(), 5, "both tests name all concurrent summaries");
     }
 
     fn assert_full_counters_equal<S: Concurrent>(parameters: &[(&str, &str)]) {
