@@ -16,17 +16,21 @@ have_broker() {
   java=(java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*")
 }
 
-# Downloads the jars of a POM to a cache folder, and prints its path.
-maven_jars() {
-  local jars
-  jars=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/kafka-$(cksum <"$1" | cut -d' ' -f1)
+# Downloads the jars of a POM to a cache folder, and prints its path. Scripts may run at once, and Maven's own
+# cache is for one at a time.
+maven_jars() (
+  cache=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge
+  jars=$cache/kafka-$(cksum <"$1" | cut -d' ' -f1)
+  mkdir -p "$cache"
+  exec 9>"$cache/maven.lock"
+  flock 9
   if [ ! -d "$jars" ]; then
     rm -rf "$jars.part"
     timeout 600 mvn -q -B -f "$1" dependency:copy-dependencies -DoutputDirectory="$jars.part" >"$folder/log" 2>&1 || return
     mv "$jars.part" "$jars"
   fi
   echo "$jars"
-}
+)
 
 # Prints this many free ports.
 free_ports() {

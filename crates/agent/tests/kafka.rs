@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,15 +22,13 @@ use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rusty_fork::rusty_fork_test;
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use signal_hook::low_level::raise;
 
 /// A generous time limit.
 const LONG: Duration = Duration::from_secs(30);
-
-/// A signal ends all collectors of the process, so one test runs at a time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// The snapshots below a folder.
 fn snapshot_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -41,9 +38,7 @@ fn snapshot_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn every_report_and_snapshot_reaches_the_topic() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn send_every_report_and_snapshot() {
     let folder = std::env::temp_dir().join(format!("flowgauge-agent-kafka-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder).unwrap();
@@ -234,9 +229,7 @@ fn network_of(agents: &[&str], epochs: u32) -> Vec<Sent> {
     all
 }
 
-#[test]
-fn reports_reach_the_sinks_and_a_restart_repeats_those_that_may_be_corrected() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn correct_and_restart() {
     let setting = Setting::new("restart");
     let sent = network_of(&["a", "b", "c"], 6);
     setting.send(&sent[..17]);
@@ -303,9 +296,7 @@ fn reports_reach_the_sinks_and_a_restart_repeats_those_that_may_be_corrected() {
     collector.end();
 }
 
-#[test]
-fn two_collectors_share_the_epochs_and_one_takes_over() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn share_and_take_over() {
     let setting = Setting::new("two");
     let sent = network_of(&["a", "b"], 20);
     let listed = ", agents: [a, b]";
@@ -335,9 +326,7 @@ fn two_collectors_share_the_epochs_and_one_takes_over() {
     three.end();
 }
 
-#[test]
-fn a_broker_that_is_away_is_waited_for() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn wait_for_a_broker() {
     let setting = Setting::new("away");
     let sent = network_of(&["a", "b"], 2);
     let collector = setting.collector("one", ", agents: [a, b]");
@@ -356,4 +345,27 @@ fn a_broker_that_is_away_is_waited_for() {
     });
     println!("{before} reports while it was away, {} in all", all.len());
     collector.end();
+}
+
+// Each in a process of its own, since a signal ends all collectors of one.
+rusty_fork_test! {
+    #[test]
+    fn every_report_and_snapshot_reaches_the_topic() {
+        send_every_report_and_snapshot();
+    }
+
+    #[test]
+    fn reports_reach_the_sinks_and_a_restart_repeats_those_that_may_be_corrected() {
+        correct_and_restart();
+    }
+
+    #[test]
+    fn two_collectors_share_the_epochs_and_one_takes_over() {
+        share_and_take_over();
+    }
+
+    #[test]
+    fn a_broker_that_is_away_is_waited_for() {
+        wait_for_a_broker();
+    }
 }
