@@ -17,13 +17,17 @@ SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-many nitro-fig2 skipper-fig5 today
 PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
-AGENT_PACKAGES := -p flowgauge -p flowgauge-agent -p flowgauge-parquet $(AGENT)
-AGENT_TESTS := $(AGENT_PACKAGES) --lib $(addprefix --test ,$(basename $(notdir $(wildcard crates/agent/tests/*))))
-# The agent and what only it needs are no part of the default build; agent-test tests them.
-WITHOUT_AGENT := --exclude flowgauge-agent --exclude flowgauge-parquet
+# What python-test builds and tests.
+WITHOUT_PYTHON := --workspace --exclude flowgauge-python
+# The agent and what only it needs are no part of the default build; agent-test tests them, among the other
+# packages: alone, it would ask for other features of what it shares with them, which would be compiled again.
+WITHOUT_AGENT := $(WITHOUT_PYTHON) --exclude flowgauge-agent --exclude flowgauge-parquet
+AGENT_FEATURES := --features flowgauge/agent,flowgauge/kafka
+WITH_AGENT := $(WITHOUT_PYTHON) $(AGENT_FEATURES)
+AGENT_TESTS := $(WITH_AGENT) --lib $(addprefix --test ,$(basename $(notdir $(wildcard crates/agent/tests/*))))
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build docs size dpdk agent deb package-test library python demo demo-agent query-bench collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
+.PHONY: build docs size dpdk agent deb package-test library python demo demo-agent query-bench collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-build kafka-test kafka-agent-test kafka-collect-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -76,13 +80,14 @@ demo-network: agent ## three agents, Apache Kafka and a collector that reports o
 
 # The statistical laws of bounds run once: what is stored is the same to the bit on each instruction set.
 test: cargo-there ## all tests but the agent's, which need neither root nor network; the laws of all summaries on each instruction set
-	cargo test --workspace $(WITHOUT_AGENT) --locked
-	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked --workspace $(WITHOUT_AGENT) --lib --test laws -- --skip bounds::no_absent_flow --skip bounds::bounds_of_listed_flows || exit 1; done
+	cargo test $(WITHOUT_AGENT) --locked
+	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked $(WITHOUT_AGENT) --lib --test laws -- --skip bounds::no_absent_flow --skip bounds::bounds_of_listed_flows || exit 1; done
 
+# rustdoc would look for the job slots of a parallel make, which it is not given.
 agent-test: kafka-there ## the agent's tests: processes killed, reloaded, on a full disk (that needs root); before mocked brokers
 	cargo test --locked $(AGENT_TESTS)
-	cargo test --locked $(AGENT_PACKAGES) --doc
-	cargo test --locked $(AGENT_PACKAGES) --test command parquet
+	MAKEFLAGS= cargo test --locked $(WITH_AGENT) --doc -- crates/agent crates/parquet
+	cargo test --locked $(WITH_AGENT) --test command parquet
 
 console-test: kafka-there ## the console of an agent in Chromium, compared with its report files; as root it installs Chromium
 	cargo build --locked -p flowgauge $(AGENT)
@@ -92,10 +97,16 @@ prometheus-test: kafka-there ## Debian's Prometheus scrapes an agent; as root it
 	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/prometheus.sh $(DEBUG)/flowgauge
 
-# In the build of agent-test: its dependencies have more features, and would all be compiled again.
-kafka-test: kafka-there spark-venv ## agents, a collector and a job on Spark before Apache Kafka, whose broker is killed midway; needs java, mvn and python3
+# In the build of agent-test: the same command alone would have other dependencies.
+kafka-build: kafka-there
 	cargo test --no-run --locked $(AGENT_TESTS)
+
+kafka-test: kafka-agent-test kafka-collect-test ## agents, a collector and a job on Spark before Apache Kafka, whose broker is killed midway; needs java, mvn and python3
+
+kafka-agent-test: kafka-build
 	bash tests/kafka.sh $(DEBUG)/flowgauge
+
+kafka-collect-test: kafka-build spark-venv
 	bash tests/collect.sh $(DEBUG)/flowgauge $(SPARK_VENV)/bin/python
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
@@ -130,7 +141,7 @@ lint: kafka-there ## format, clippy, documentation, and that tests name their se
 	@! grep -rhE -A1 'CARGO_BIN_EXE' crates/cli/tests | grep -E '"(analyze|live)"' | grep -v -- --seed || { echo "the seed would be random; run the command by run::flowgauge" >&2; exit 1; }
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy -p flowgauge -p flowgauge-agent --all-targets $(AGENT) --locked -- -D warnings
+	cargo clippy --workspace $(AGENT_FEATURES) --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
 golden: cargo-there ## writes the expected stored forms, filter answers, C header, picture of the README and tables of docs/algorithms.md anew, after a change that is meant; needs libpcap
