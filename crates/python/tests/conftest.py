@@ -17,12 +17,18 @@ def capture(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def command():
-    """The command that was built last, if any."""
+def commands():
+    """The commands that are built, the latest first."""
     built = [path for path in (ROOT / "target" / profile / "flowgauge" for profile in ("release", "debug")) if path.is_file()]
     if not built:
         pytest.skip("the command is not built")
-    return str(max(built, key=lambda path: path.stat().st_mtime))
+    return [str(path) for path in sorted(built, key=lambda path: -path.stat().st_mtime)]
+
+
+@pytest.fixture
+def command(commands):
+    """The command that was built last."""
+    return commands[0]
 
 
 @pytest.fixture(scope="module")

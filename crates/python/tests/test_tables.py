@@ -12,11 +12,17 @@ import pytest
 import flowgauge
 
 
-def test_tables_are_those_of_parquet_files(capture, command, tmp_path):
+def test_tables_are_those_of_parquet_files(capture, commands, tmp_path):
     options = {"epoch": "10s", "seed": 1, "task": "top,heavy-hitters,cardinality,entropy,size-distribution,top-sources"}
     flags = [flag for name, value in options.items() for flag in (f"--{name}", str(value))]
     folder = tmp_path / "tables"
-    subprocess.run([command, "analyze", capture, *flags, "--format", "parquet", "-o", f"{folder}/"], check=True)
+    for command in commands:
+        written = subprocess.run([command, "analyze", capture, *flags, "--format", "parquet", "-o", f"{folder}/"], stderr=subprocess.PIPE, text=True)
+        if "was built without Parquet" not in written.stderr:
+            break
+    else:
+        pytest.skip("the command is built without Parquet")
+    assert written.returncode == 0, written.stderr
     reports = flowgauge.analyze(capture, **options)
     files = sorted(pathlib.Path(folder).rglob("*.parquet"))
     assert len(files) > 8
