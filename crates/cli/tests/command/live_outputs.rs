@@ -164,7 +164,8 @@ fn live_goes_on_in_bounded_memory_while_its_pipe_is_not_read() {
         net.send_often(&capture, 20);
     }
     let late = peak(&live);
-    assert!(late < early + 64_000_000, "{early} bytes, then {late}");
+    // The sink's queue holds 16 MiB; it would hold some 80 MB, were it not bounded.
+    assert!(late < early + 32_000_000, "{early} bytes, then {late}");
     live.signal("-INT");
     let begun = Instant::now();
     let mut live = live;
