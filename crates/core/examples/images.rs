@@ -10,7 +10,7 @@ use std::{env, fs};
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::distinct::HllRegisters;
 use flowgauge_core::summary::quantile::QuantileSketch;
 use flowgauge_core::summary::{Options, Summary};
@@ -21,14 +21,14 @@ fn filled(
     parameters: &[(&str, &str)],
     first: u32,
     flows: u32,
-) -> Box<dyn Summary<Key4>> {
+) -> Box<dyn Summary<Key8>> {
     let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
-    let mut summary = catalog::build::<Key4>(name, &options).unwrap();
+    let mut summary = catalog::build::<Key8>(name, &options).unwrap();
     let mut random = fastrand::Rng::with_seed(u64::from(flows));
     let mut batch = Batch::new();
     let mut time_ns = 0;
     for packet in 0..2 * flows {
-        let key = Key4::from_canonical(&(first + packet % flows).to_be_bytes()).unwrap();
+        let key = Key8::from_canonical(&(first + packet % flows).to_be_bytes()).unwrap();
         time_ns += random.i64(0..100_000);
         batch.push(key, random.u32(64..1500), time_ns);
         if batch.len() == 256 || packet + 1 == 2 * flows {
@@ -63,7 +63,7 @@ fn main() {
         for flows in [0, 1, 50, 50_000] {
             let summary = filled("kll", &[("of", of)], 0, flows);
             let quantiles = summary.answers().quantiles().unwrap();
-            let image = summary.downcast_ref::<QuantileSketch<Key4>>().unwrap().image();
+            let image = summary.downcast_ref::<QuantileSketch<Key8>>().unwrap().image();
             let count = quantiles.count() as f64;
             let mut of_it = vec![("count", count), ("error", quantiles.error())];
             if count > 0.0 {

@@ -11,7 +11,7 @@ use flowgauge_kernel::{Digester, Seed};
 use crate::accelerator::HeaderRate;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog::{self, stored};
-use crate::key::{FlowKey, Key4, Key8, Key16, Key37};
+use crate::key::{FlowKey, Key8, Key16, Key37};
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::concurrent::ConcurrentIngest;
 use crate::summary::{
@@ -31,11 +31,11 @@ macro_rules! widths {
         ///
         /// ```
         /// use flowgauge_core::any::AnyBatch;
-        /// use flowgauge_core::key::{FlowKey, Key4};
+        /// use flowgauge_core::key::{FlowKey, Key8};
         ///
         /// let mut batch = AnyBatch::new(4);
-        /// if let AnyBatch::Four(batch) = &mut batch {
-        ///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+        /// if let AnyBatch::Eight(batch) = &mut batch {
+        ///     batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
         /// }
         /// assert_eq!(batch.as_mut().size().bytes, 1500);
         /// ```
@@ -290,7 +290,7 @@ macro_rules! widths {
 }
 
 widths!(
-    Four: Key4, Eight: Key8, Sixteen: Key16, ThirtySeven: Key37
+    Eight: Key8, Sixteen: Key16, ThirtySeven: Key37
 );
 
 const WIDTHS_DIFFER: &str = "the batches and summaries of a lane have one key width";
@@ -331,14 +331,14 @@ impl BatchMut<'_> {
 ///
 /// ```
 /// use flowgauge_core::any::{AnyBatch, AnySummary};
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(1 << 20, 1);
+/// let options = Options::new(1 << 20, 1).for_keys(4);
 /// let mut summary = AnySummary::build(4, &[], "linear-table", &options).unwrap();
 /// let mut batch = AnyBatch::new(4);
-/// if let AnyBatch::Four(batch) = &mut batch {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 60, 0);
+/// if let AnyBatch::Eight(batch) = &mut batch {
+///     batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 60, 0);
 /// }
 /// summary.ingest(batch.as_mut());
 /// let (key, size) = summary.answers().flows().unwrap().get(0);

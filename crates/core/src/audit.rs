@@ -34,14 +34,14 @@ pub const SMALLEST_SLICE: u32 = 1 << 20;
 /// ```
 /// use flowgauge_core::any::{AnyBatch, AnySummary};
 /// use flowgauge_core::audit::Audit;
-/// use flowgauge_core::{key::{FlowKey, Key4}, summary::Options, terms::Measure};
+/// use flowgauge_core::{key::{FlowKey, Key8}, summary::Options, terms::Measure};
 ///
-/// let options = Options::new(1 << 20, 1);
+/// let options = Options::new(1 << 20, 1).for_keys(4);
 /// let mut audit = Audit::build(4, 1, options.clone()).unwrap();
 /// let mut summary = AnySummary::build(4, &[], "count-min", &options).unwrap();
 /// let mut batch = AnyBatch::new(4);
-/// if let AnyBatch::Four(batch) = &mut batch {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 60, 0);
+/// if let AnyBatch::Eight(batch) = &mut batch {
+///     batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 60, 0);
 /// }
 /// audit.ingest(&mut batch.as_mut());
 /// audit.settle();

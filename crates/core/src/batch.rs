@@ -17,11 +17,11 @@ const LINE_BYTES: usize = 64;
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 ///
 /// let mut batch = Batch::new();
 /// for host in [1, 2, 1] {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, host]).unwrap(), 60, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, host]).unwrap(), 60, 0);
 /// }
 /// assert_eq!(batch.keys()[0], batch.keys()[2]);
 /// assert_eq!(batch.size().bytes, 180);
@@ -353,14 +353,14 @@ mod tests {
     use bytemuck::Zeroable;
 
     use super::*;
-    use crate::key::Key4;
+    use crate::key::Key8;
 
     /// Rows pushed after a fill do not survive the next fill.
     #[test]
     fn a_batch_can_be_filled_again() {
-        let keys = [Key4::zeroed(); BATCH_PACKETS];
+        let keys = [Key8::zeroed(); BATCH_PACKETS];
         let mut batch = Batch::new();
-        let check = |batch: &Batch<Key4>, bytes: u64| {
+        let check = |batch: &Batch<Key8>, bytes: u64| {
             assert!(batch.bytes().iter().all(|other| *other == bytes));
             assert!(batch.times_ns().iter().all(|time| *time == 0));
         };

@@ -25,8 +25,7 @@ fn width<W: Words>(criterion: &mut Criterion, bytes: usize, key: impl Fn(u64) ->
 }
 
 fn widths(criterion: &mut Criterion) {
-    width(criterion, 4, |i| i as u32);
-    width(criterion, 8, |i| i);
+    width(criterion, 8, |i| [i as u32, (i >> 32) as u32]);
     width(criterion, 13, |i| [i, i >> 24]);
     width(criterion, 32, |i| [i, !i, i >> 1, i << 1, 0]);
     width(criterion, 37, |i| [i, !i, i >> 1, i << 1, i >> 24]);

@@ -6,7 +6,8 @@ use crate::isa::{Isa, Level};
 use crate::scalar;
 use crate::seed::Seed;
 
-/// The words that store a key: `u32`, `u64`, `[u64; 2]` or `[u64; 5]`.
+/// The words that store a key: `u64`, `[u64; 2]` or `[u64; 5]`; or `[u32; 2]`, the same as `u64` on
+/// half its alignment.
 ///
 /// ```
 /// use flowgauge_kernel::{Digester, Isa, Seed, Words};
@@ -28,23 +29,8 @@ pub trait Words: Pod + Zeroable + Eq + Send + Sync + 'static {
     fn and(self, other: Self) -> Self;
 }
 
-impl Words for u32 {
-    const SHORTEST: usize = 4;
-    const LONGEST: usize = 4;
-
-    #[inline(always)]
-    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
-        scalar::digest1(secret, u64::from(u32::from_le(*self)), bytes)
-    }
-
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        self & other
-    }
-}
-
 impl Words for u64 {
-    const SHORTEST: usize = 8;
+    const SHORTEST: usize = 4;
     const LONGEST: usize = 8;
 
     #[inline(always)]
@@ -55,6 +41,21 @@ impl Words for u64 {
     #[inline(always)]
     fn and(self, other: Self) -> Self {
         self & other
+    }
+}
+
+impl Words for [u32; 2] {
+    const SHORTEST: usize = u64::SHORTEST;
+    const LONGEST: usize = u64::LONGEST;
+
+    #[inline(always)]
+    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
+        bytemuck::cast::<_, u64>(*self).digest(secret, bytes)
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] & other[i])
     }
 }
 
@@ -214,7 +215,6 @@ impl Digester {
                     unsafe {
                         match size_of::<W>() {
                             size if size > longest => 0,
-                            4 => $isa::digest::<0>(secret, from, bytes, count, to),
                             8 => $isa::digest::<1>(secret, from, bytes, count, to),
                             16 => $isa::digest::<2>(secret, from, bytes, count, to),
                             40 => $isa::digest::<5>(secret, from, bytes, count, to),

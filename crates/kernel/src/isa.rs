@@ -11,10 +11,10 @@ const VARIABLE: &str = "FLOWGAUGE_ISA";
 /// ```
 /// use flowgauge_kernel::{Digester, Isa, Seed};
 ///
-/// let keys = [10_u32, 20, 30];
+/// let keys = [10_u64, 20, 30];
 /// let digests = |isa| {
 ///     let mut out = [0; 3];
-///     Digester::new(Seed::number(1), isa).digest_batch(&keys, 4, &mut out);
+///     Digester::new(Seed::number(1), isa).digest_batch(&keys, 8, &mut out);
 ///     out
 /// };
 /// // All instruction sets give the same digests.

@@ -17,8 +17,6 @@ unsafe trait Vector: Copy {
     unsafe fn splat(value: u64) -> Self;
     /// Lane `i` is `base[i × stride]`; `base` must be readable that far.
     unsafe fn gather(base: *const u64, stride: usize) -> Self;
-    /// Lane `i` is the 32-bit word `base[i]`, widened.
-    unsafe fn widen(base: *const u32) -> Self;
     /// Reads [`Self::LANES`] consecutive pairs: all first words, then all second words.
     unsafe fn pairs(base: *const u64) -> [Self; 2];
     /// Writes the lanes to `out`, which must be writable for all of them.
@@ -39,7 +37,7 @@ unsafe trait Vector: Copy {
 macro_rules! instruction_set {
     (
         $name:ident = $feature:literal, $lanes:literal lanes of $vector:ty,
-        $splat:ident, $load:ident, $set:ident($($lane:literal),+), widen($base:ident): $widen:expr,
+        $splat:ident, $load:ident, $set:ident($($lane:literal),+),
         pairs($low:ident, $high:ident): $pairs:expr, $store:ident, $add:ident, $xor:ident, $and:ident, $shift_right:ident,
         $shift_left:ident, $multiply:ident
     ) => {
@@ -64,12 +62,6 @@ macro_rules! instruction_set {
                     // Loads and inserts: on Zen 4 and 5 as fast as the gather instruction.
                     $set($(base.add($lane * stride).read_unaligned().cast_signed()),+)
                 }
-            }
-            #[inline(always)]
-            unsafe fn widen($base: *const u32) -> Self {
-                // SAFETY: the instruction set and one readable word per lane, by the contract of
-                // `Vector`.
-                unsafe { $widen }
             }
             #[inline(always)]
             unsafe fn pairs(base: *const u64) -> [Self; 2] {
@@ -161,7 +153,6 @@ macro_rules! instruction_set {
 instruction_set! {
     avx2 = "avx2", 4 lanes of __m256i,
     _mm256_set1_epi64x, _mm256_loadu_si256, _mm256_setr_epi64x(0, 1, 2, 3),
-    widen(base): _mm256_cvtepu32_epi64(_mm_loadu_si128(base.cast())),
     pairs(low, high): {
         // Unpacking works within 128 bits and leaves the lanes in the order 0 2 1 3; the
         // permutation restores it.
@@ -178,7 +169,6 @@ instruction_set! {
 instruction_set! {
     avx512 = "avx512f", 8 lanes of __m512i,
     _mm512_set1_epi64, _mm512_loadu_si512, _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
-    widen(base): _mm512_cvtepu32_epi64(_mm256_loadu_si256(base.cast())),
     pairs(low, high): {
         let even = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
         let odd = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
@@ -243,7 +233,7 @@ impl<V: Vector> Secret<V> {
     }
 }
 
-/// Digests keys of `words` 64-bit words each (0 means one 32-bit word). Returns the number of keys
+/// Digests keys of `words` 64-bit words each. Returns the number of keys
 /// digested: all but the last few, which do not fill a vector.
 ///
 /// # Safety
@@ -266,7 +256,6 @@ unsafe fn digest<V: Vector>(
         for at in (0..whole).step_by(V::LANES) {
             let key = keys.add(at * words);
             let product = match words {
-                0 => multiply(V::widen(keys.cast::<u32>().add(at)).xor(s0), s1),
                 1 => multiply(V::gather(key, 1).xor(s0), s1),
                 2 => {
                     let [first, second] = V::pairs(key);

@@ -40,7 +40,8 @@ fn equals_twin<W: Words>(bytes: usize, make: impl Fn(&mut Random) -> W) {
 
 #[test]
 fn every_instruction_set_equals_the_scalar_twin() {
-    equals_twin(4, |random| random.next() as u32);
+    equals_twin(4, |random| [random.next() as u32, 0]);
+    equals_twin(8, |random| [random.next() as u32, random.next() as u32]);
     equals_twin(8, Random::next);
     equals_twin(13, |random| [random.next(), random.next() & 0xff_ffff_ffff]);
     equals_twin(16, |random| [random.next(), random.next()]);

@@ -10,6 +10,7 @@ mod args;
 mod exact;
 mod experiment;
 mod failure;
+mod keys;
 mod machine;
 mod peers;
 mod score;

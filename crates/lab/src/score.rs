@@ -10,6 +10,7 @@ use flowgauge_core::task::{
 };
 
 use crate::exact::{self, Exact, Prefix, number};
+use crate::keys::Keys;
 use crate::traffic::{Keyed, Packet, Scene};
 
 /// How many bounds failed.
@@ -140,17 +141,17 @@ pub(crate) struct Truth<'a> {
 
 impl<'a> Truth<'a> {
     /// Counts the flows of these epochs; `threshold` is a share of the last epoch.
-    pub(crate) fn count<K: FlowKey>(
+    pub(crate) fn count<K: Keys>(
         scene: Scene,
         epochs: &'a [Vec<Packet>],
-        keyed: &[Vec<Keyed<K>>],
+        keyed: &[Vec<Keyed<K::Key>>],
         threshold: f64,
     ) -> Self {
         let packets = epochs.last().map_or(&[][..], Vec::as_slice);
         let flows = |back: usize| {
             let epoch = keyed.len().checked_sub(back).map_or(&[][..], |at| &keyed[at]);
             Exact::count(
-                epoch.iter().map(|packet| number(packet.key.canonical(K::SHORTEST))).collect(),
+                epoch.iter().map(|packet| number(packet.key.canonical(K::BYTES))).collect(),
             )
         };
         let peers = |source| match scene {
@@ -164,7 +165,7 @@ impl<'a> Truth<'a> {
             of_destinations: peers(false),
             packets,
             threshold: threshold * packets.len() as f64,
-            key_bytes: K::SHORTEST,
+            key_bytes: K::BYTES,
         }
     }
 

@@ -1,12 +1,14 @@
 //! Packets in memory, with planted flows.
 
-use flowgauge_core::key::{Element, Extract, KeyKind};
+use flowgauge_core::key::{Element, Extract};
 use flowgauge_core::packet::{Ip, Ports};
 use flowgauge_core::terms::SpreadOf;
 use flowgauge_kernel::Digester;
 use flowgauge_synthetic::{
     self as synthetic, Config, ConfigError, Plant, PlantKind, Profile, Size, Traffic, Volume,
 };
+
+use crate::keys::Keys;
 
 /// What is planted in the traffic, for tasks that would find little otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,14 +121,10 @@ impl Scene {
 }
 
 /// The packets with keys of this kind, and endpoints as elements.
-pub(crate) fn keyed<K: Extract<8>>(
-    packets: &[Packet],
-    kind: KeyKind,
-    digester: &Digester,
-) -> Vec<Keyed<K>> {
+pub(crate) fn keyed<K: Keys>(packets: &[Packet], digester: &Digester) -> Vec<Keyed<K::Key>> {
     let keyed = |packet: &Packet| {
-        let element = packet.ip.element(kind, SpreadOf::Endpoint, digester).ok()?;
-        let key = K::extract(kind, &packet.ip).ok()?;
+        let element = packet.ip.element(K::KIND, SpreadOf::Endpoint, digester).ok()?;
+        let key = K::Key::extract(K::KIND, &packet.ip).ok()?;
         Some(Keyed { key, element, wire: packet.wire, time_ns: packet.time_ns })
     };
     packets.iter().filter_map(keyed).collect()

@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{CanonicalKey, FlowKey, KeyKind};
+use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::summary::{Cells, Flows, Options, Summary};
 use flowgauge_core::task::{
     EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Unsupported,
@@ -12,28 +12,27 @@ use flowgauge_kernel::Seed;
 
 use crate::accuracy::plan::{self, Subject};
 use crate::failure::Failure;
+use crate::keys::Keys;
 use crate::traffic::Keyed;
 
 /// A flow is heavy above this share of the traffic.
 pub(crate) const THRESHOLD: f64 = 0.001;
 
 /// A summary with the tasks that read it.
-pub(crate) struct Trial<K> {
-    kind: KeyKind,
-    summary: Box<dyn Summary<K>>,
+pub(crate) struct Trial<K: Keys> {
+    summary: Box<dyn Summary<K::Key>>,
     tasks: Vec<Box<dyn Task>>,
     scratch: Vec<u64>,
-    batch: Batch<K>,
+    batch: Batch<K::Key>,
 }
 
-impl<K: FlowKey> Trial<K> {
+impl<K: Keys> Trial<K> {
     /// Builds the summary and its tasks.
     ///
     /// # Errors
     /// When the summary cannot be built for such keys, or memory is refused.
     pub(crate) fn new(
         subject: &Subject,
-        kind: KeyKind,
         entries: &[&'static TaskEntry],
         flows: &[CanonicalKey],
         seed: u64,
@@ -44,9 +43,10 @@ impl<K: FlowKey> Trial<K> {
         };
         let options = subject.options::<K>(Threshold::Share(THRESHOLD), seed).map_err(failed)?;
         let accelerators = subject.accelerators();
-        let summary = catalog::build_accelerated::<K>(&accelerators, subject.info.name, &options)
-            .map_err(failed)?;
-        Self::of(summary, kind, entries, flows, &options, seed)
+        let summary =
+            catalog::build_accelerated::<K::Key>(&accelerators, subject.info.name, &options)
+                .map_err(failed)?;
+        Self::of(summary, entries, flows, &options, seed)
     }
 
     /// Builds tasks for this summary, which was built from these options.
@@ -54,8 +54,7 @@ impl<K: FlowKey> Trial<K> {
     /// # Errors
     /// When memory is refused.
     pub(crate) fn of(
-        summary: Box<dyn Summary<K>>,
-        kind: KeyKind,
+        summary: Box<dyn Summary<K::Key>>,
         entries: &[&'static TaskEntry],
         flows: &[CanonicalKey],
         options: &Options,
@@ -69,7 +68,7 @@ impl<K: FlowKey> Trial<K> {
         let cells = cells.map_or(0, Cells::len);
         let tasks = TaskOptions {
             flows: flows.to_vec(),
-            history: vec![HistoryShape { key_bytes: K::SHORTEST, flows: most, cells }],
+            history: vec![HistoryShape { key_bytes: K::BYTES, flows: most, cells }],
             spread: options.spread,
             hierarchy: options.hierarchy,
             ..TaskOptions::new(Seed::number(seed))
@@ -80,12 +79,12 @@ impl<K: FlowKey> Trial<K> {
         let tasks = entries.iter().map(build).collect::<Result<Vec<_>, _>>()?;
         let scratch = tasks.iter().map(|task| task.scratch_bytes(most)).max().unwrap_or(0);
         let (scratch, batch) = (vec![0; scratch.div_ceil(8)], Batch::new());
-        Ok(Self { kind, summary, tasks, scratch, batch })
+        Ok(Self { summary, tasks, scratch, batch })
     }
 
     fn lane(&self) -> Lane<'_> {
         let answers = self.summary.answers();
-        Lane { key: self.kind.into(), key_bytes: K::SHORTEST, answers }
+        Lane { key: K::KIND.into(), key_bytes: K::BYTES, answers }
     }
 
     /// Whether the summary lists every flow.
@@ -114,7 +113,7 @@ impl<K: FlowKey> Trial<K> {
     /// Measures an epoch, answers the tasks, and starts the next epoch.
     pub(crate) fn epoch(
         &mut self,
-        packets: &[Keyed<K>],
+        packets: &[Keyed<K::Key>],
         epoch: &EpochContext<'_>,
     ) -> Vec<Result<Report, Unsupported>> {
         for chunk in packets.chunks(BATCH_PACKETS) {
@@ -126,11 +125,8 @@ impl<K: FlowKey> Trial<K> {
             self.summary.ingest(&mut self.batch);
         }
         self.summary.settle();
-        let lanes = [Lane {
-            key: self.kind.into(),
-            key_bytes: K::SHORTEST,
-            answers: self.summary.answers(),
-        }];
+        let lanes =
+            [Lane { key: K::KIND.into(), key_bytes: K::BYTES, answers: self.summary.answers() }];
         let scratch = &mut self.scratch;
         let reports = self.tasks.iter_mut().map(|task| task.run(epoch, &lanes, scratch)).collect();
         self.summary.next_epoch();

@@ -77,12 +77,13 @@ pub(super) fn setting() -> (&'static str, Setting) {
 ///
 /// ```
 /// use flowgauge_core::catalog::build_accelerated;
-/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::key::Key8;
 /// use flowgauge_core::summary::{Options, Parameters};
 ///
 /// let parameters = Parameters::new([("sample", "100"), ("before", "headers")]);
 /// let chain = [("uniform".to_owned(), parameters)];
-/// let summary = build_accelerated::<Key4>(&chain, "count-min", &Options::new(1 << 20, 1))?;
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let summary = build_accelerated::<Key8>(&chain, "count-min", &options)?;
 /// assert!(summary.header_rate().unwrap().delta() < 0.5);
 /// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
@@ -138,11 +139,12 @@ const DRAWN: usize = 16;
 ///
 /// ```
 /// use flowgauge_core::summary::{Options, Parameters};
-/// use flowgauge_core::{accelerator::HeaderSampler, catalog::build_accelerated, key::Key4};
+/// use flowgauge_core::{accelerator::HeaderSampler, catalog::build_accelerated, key::Key8};
 ///
 /// let parameters = Parameters::new([("sample", "100"), ("before", "headers")]);
-/// let (chain, options) = ([("uniform".to_owned(), parameters)], Options::new(1 << 20, 1));
-/// let summary = build_accelerated::<Key4>(&chain, "count-min", &options).unwrap();
+/// let chain = [("uniform".to_owned(), parameters)];
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let summary = build_accelerated::<Key8>(&chain, "count-min", &options).unwrap();
 /// let mut sampler = HeaderSampler::new(summary.header_rate().unwrap(), 7);
 /// let (mut read, mut packets) = (0, 100_000);
 /// while sampler.ahead() < packets {

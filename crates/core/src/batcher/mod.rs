@@ -16,7 +16,7 @@ use flowgauge_kernel::{Isa, ReadHeaders, WithHeaders};
 use crate::any::{BatchMut, Width};
 use crate::batch::BATCH_PACKETS;
 use crate::block::{Block, ParsedRow, Stretch};
-use crate::key::{Elements, Extract, Key4, Key8, Key16, Key37, KeySpec};
+use crate::key::{Elements, Extract, Key8, Key16, Key37, KeySpec};
 use crate::packet::common::{V4, V6};
 use crate::packet::{
     Extras, Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Tunnels,
@@ -79,11 +79,10 @@ pub struct Batcher {
 /// The lanes by their key types, named after the shortest key of each type.
 #[derive(Clone)]
 enum Keys {
-    Address(Lane<Key4>, Option<Lane<Key16>>),
+    Address(Lane<Key8>, Option<Lane<Key16>>),
     Pair(Lane<Key8>, Option<Lane<Key37>>),
     FiveTuple(Lane<Key16>, Option<Lane<Key37>>),
-    Number(Lane<Key4>),
-    Numbers(Lane<Key8>),
+    Number(Lane<Key8>),
     Wide(Lane<Key16>),
 }
 
@@ -96,7 +95,6 @@ macro_rules! match_keys {
             Keys::Pair($v4, $v6) => $two,
             Keys::FiveTuple($v4, $v6) => $two,
             Keys::Number($lane) => $one,
-            Keys::Numbers($lane) => $one,
             Keys::Wide($lane) => $one,
         }
     };
@@ -276,8 +274,7 @@ impl Batcher {
         let keys = match options.key.lanes() {
             [4, _] => Keys::Address(Lane::new(options, 0), Lane::ipv6(options)),
             [8, _] => Keys::Pair(Lane::new(options, 0), Lane::ipv6(options)),
-            [4] => Keys::Number(Lane::new(options, 0)),
-            [8] => Keys::Numbers(Lane::new(options, 0)),
+            [4 | 8] => Keys::Number(Lane::new(options, 0)),
             [_] => Keys::Wide(Lane::new(options, 0)),
             _ => Keys::FiveTuple(Lane::new(options, 0), Lane::ipv6(options)),
         };

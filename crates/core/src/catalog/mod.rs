@@ -3,11 +3,12 @@
 //! ```
 //! use flowgauge_core::batch::Batch;
 //! use flowgauge_core::catalog;
-//! use flowgauge_core::key::{FlowKey, Key4};
+//! use flowgauge_core::key::{FlowKey, Key8};
 //! use flowgauge_core::summary::Options;
 //!
-//! let mut summary = catalog::build::<Key4>("count-min", &Options::new(1 << 16, 1)).unwrap();
-//! let key = Key4::from_canonical(&[10, 0, 0, 1]).unwrap();
+//! let options = Options::new(1 << 16, 1).for_keys(4);
+//! let mut summary = catalog::build::<Key8>("count-min", &options).unwrap();
+//! let key = Key8::from_canonical(&[10, 0, 0, 1]).unwrap();
 //! let mut batch = Batch::new();
 //! batch.push(key, 60, 0);
 //! summary.ingest(&mut batch);
@@ -398,7 +399,7 @@ mod tests {
     use super::stored::encode;
     use super::{CONCURRENT, Concurrent, CountArray, CountMin, CountSketch, KAry, LinearTable};
     use crate::batch::Batch;
-    use crate::key::{FlowKey, Key4};
+    use crate::key::{FlowKey, Key8};
     use crate::summary::Options;
     use crate::terms::Measure;
 
@@ -421,9 +422,9 @@ mod tests {
         let name = S::INFO.name;
         let rows = if name == "count-sketch" { &rows[1..3] } else { &rows[..] };
         let options = Options::new(64 << 10, 1).with(parameters.iter().copied());
-        let options = options.digesting::<Key4>();
-        let mut ordinary = S::build::<Key4>(&options).unwrap();
-        let mut concurrent = S::build_concurrent::<Key4>(&options).unwrap();
+        let options = options.digesting::<Key8>();
+        let mut ordinary = S::build::<Key8>(&options).unwrap();
+        let mut concurrent = S::build_concurrent::<Key8>(&options).unwrap();
         let mut batch = Batch::new();
         for &(flow, packets, bytes) in rows {
             batch.push_sum(key(flow), packets, bytes, 0, 0);
@@ -436,8 +437,8 @@ mod tests {
         assert!(ordinary == concurrent, "{name}");
     }
 
-    fn key(flow: u32) -> Key4 {
-        Key4::from_canonical(&flow.to_be_bytes()).unwrap()
+    fn key(flow: u32) -> Key8 {
+        Key8::from_canonical(&flow.to_be_bytes()).unwrap()
     }
 
     /// Bytes that overflow 64 bits saturate, for any flow.
@@ -451,8 +452,8 @@ mod tests {
     }
 
     fn assert_nothing_wraps<S: Concurrent>() {
-        let options = Options { by: Measure::Bytes, ..Options::new(64 << 10, 1) };
-        let mut concurrent = S::build_concurrent::<Key4>(&options.digesting::<Key4>()).unwrap();
+        let options = Options { by: Measure::Bytes, ..Options::new(64 << 10, 1).for_keys(4) };
+        let mut concurrent = S::build_concurrent::<Key8>(&options).unwrap();
         let mut batch = Batch::new();
         for (flow, packets, bytes) in [(1, 1, u64::MAX - 10), (2, 1, 11), (2, 1, 5)] {
             batch.push_sum(key(flow), packets, bytes, 0, 0);

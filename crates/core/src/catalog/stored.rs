@@ -47,13 +47,13 @@ const EARLIEST: u16 = 3;
 ///
 /// ```
 /// use flowgauge_core::catalog::{self, stored};
-/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::key::Key8;
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(1 << 16, 1);
-/// let summary = catalog::build::<Key4>("count-min", &options).unwrap();
+/// let options = Options::new(1 << 16, 1).for_keys(4);
+/// let summary = catalog::build::<Key8>("count-min", &options).unwrap();
 /// let bytes = stored::encode(catalog::info("count-min").unwrap(), &options, &*summary);
-/// let decoded = stored::decode::<Key4>(&bytes, 1 << 20).unwrap();
+/// let decoded = stored::decode::<Key8>(&bytes, 1 << 20).unwrap();
 /// assert_eq!(decoded.info.name, "count-min");
 /// assert_eq!(stored::encode(decoded.info, &decoded.options, &*decoded.summary), bytes);
 /// ```

@@ -2,7 +2,7 @@
 
 use flowgauge_kernel::{Digester, Tuple};
 
-use super::{Field, FlowKey, Key4, Key8, Key16, Key37, KeyKind};
+use super::{Field, FlowKey, Key8, Key16, Key37, KeyKind};
 use crate::packet::{Extras, Ip, Malformed, Ports};
 use crate::terms::SpreadOf;
 
@@ -90,51 +90,26 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-impl Extract<8> for Key4 {
-    #[inline(always)]
-    fn from_tuple(kind: KeyKind, tuple: &Tuple<8>) -> Self {
-        let mut address = [0; 4];
-        match kind {
-            KeyKind::SOURCE => address.copy_from_slice(&tuple.addresses[..4]),
-            KeyKind::DESTINATION => address.copy_from_slice(&tuple.addresses[4..]),
-            _ => return one_number(kind, tuple),
-        }
-        super::Key(u32::from_ne_bytes(address))
-    }
-
-    fn combined(kind: KeyKind, packet: &Whole<'_, 8>, mask: Self) -> Self {
-        let key = super::Key(if kind.has_addresses() {
-            one_address(kind, packet.tuple)
-        } else {
-            four(numbers(kind, packet))
-        });
-        key.masked(mask)
-    }
-}
-
-impl Extract<32> for Key4 {
-    #[inline(always)]
-    fn from_tuple(kind: KeyKind, tuple: &Tuple<32>) -> Self {
-        one_number(kind, tuple)
-    }
-
-    fn combined(kind: KeyKind, packet: &Whole<'_, 32>, mask: Self) -> Self {
-        super::Key(four(numbers(kind, packet))).masked(mask)
-    }
-}
-
 impl Extract<8> for Key8 {
     #[inline(always)]
-    fn from_tuple(_: KeyKind, tuple: &Tuple<8>) -> Self {
-        super::Key(u64::from_ne_bytes(tuple.addresses))
+    fn from_tuple(kind: KeyKind, tuple: &Tuple<8>) -> Self {
+        let pair = tuple.addresses;
+        let mut address = [0; 8];
+        match kind {
+            KeyKind::PAIR => address = pair,
+            KeyKind::SOURCE => address[..4].copy_from_slice(&pair[..4]),
+            KeyKind::DESTINATION => address[..4].copy_from_slice(&pair[4..]),
+            _ => return one_number(kind, tuple),
+        }
+        super::Key(bytemuck::cast(address))
     }
 
     fn combined(kind: KeyKind, packet: &Whole<'_, 8>, mask: Self) -> Self {
         let numbers = numbers(kind, packet);
         let key = super::Key(if kind.has_addresses() {
-            bytemuck::cast([one_address(kind, packet.tuple), four(numbers)])
+            [one_address(kind, packet.tuple), four(numbers)]
         } else {
-            (numbers as u64).to_be()
+            short(kind, numbers)
         });
         key.masked(mask)
     }
@@ -142,12 +117,12 @@ impl Extract<8> for Key8 {
 
 impl Extract<32> for Key8 {
     #[inline(always)]
-    fn from_tuple(_: KeyKind, _: &Tuple<32>) -> Self {
-        unreachable!("no usual key of IPv6 has eight bytes")
+    fn from_tuple(kind: KeyKind, tuple: &Tuple<32>) -> Self {
+        one_number(kind, tuple)
     }
 
     fn combined(kind: KeyKind, packet: &Whole<'_, 32>, mask: Self) -> Self {
-        super::Key((numbers(kind, packet) as u64).to_be()).masked(mask)
+        super::Key(short(kind, numbers(kind, packet))).masked(mask)
     }
 }
 
@@ -235,11 +210,11 @@ impl Extract<32> for Key37 {
 
 /// The usual keys without an address, the same for IPv4 and IPv6: a number in network order.
 #[inline(always)]
-fn one_number<const N: usize>(kind: KeyKind, tuple: &Tuple<N>) -> Key4 {
+fn one_number<const N: usize>(kind: KeyKind, tuple: &Tuple<N>) -> Key8 {
     let [_, _, high, low] = tuple.ports();
-    super::Key(u32::from_ne_bytes(match kind {
-        KeyKind::DESTINATION_PORT => [0, 0, high, low],
-        _ => [0, 0, 0, tuple.protocol()],
+    super::Key(bytemuck::cast(match kind {
+        KeyKind::DESTINATION_PORT => [0, 0, high, low, 0, 0, 0, 0_u8],
+        _ => [0, 0, 0, tuple.protocol(), 0, 0, 0, 0],
     }))
 }
 
@@ -283,6 +258,12 @@ fn numbers<const N: usize>(kind: KeyKind, packet: &Whole<'_, N>) -> u128 {
 /// The numbers as the last four bytes of a key.
 fn four(numbers: u128) -> u32 {
     (numbers as u32).to_be()
+}
+
+/// The numbers as the only bytes of a key: four or eight.
+fn short(kind: KeyKind, numbers: u128) -> [u32; 2] {
+    let unused = if kind.number_bytes() > 4 { 0 } else { 32 };
+    bytemuck::cast(((numbers as u64) << unused).to_be())
 }
 
 /// The numbers as five bytes of the last word.

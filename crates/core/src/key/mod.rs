@@ -27,13 +27,13 @@ pub use spec::{Coarser, KeyError, KeySpec};
 /// summary keeps in its [`Digester`], so that keys of the same number of words share compiled code.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_kernel::{Digester, Isa, Seed};
 ///
 /// let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(4);
-/// let key = Key4::from_canonical(&[10, 0, 0, 1]).unwrap();
+/// let key = Key8::from_canonical(&[10, 0, 0, 1]).unwrap();
 /// assert_eq!(key.canonical(4), [10, 0, 0, 1]);
-/// let other = Key4::from_canonical(&[10, 0, 0, 2]).unwrap();
+/// let other = Key8::from_canonical(&[10, 0, 0, 2]).unwrap();
 /// assert_ne!(key.digest(&digester), other.digest(&digester));
 /// ```
 pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
@@ -82,11 +82,10 @@ pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
 #[repr(transparent)]
 pub struct Key<W>(W);
 
-/// A key of 4 bytes: one IPv4 address, or numbers such as a protocol, a port or both ports.
-pub type Key4 = Key<u32>;
-/// A key of 8 bytes: two IPv4 addresses, one address and numbers of at most 4 bytes, or numbers
+/// A key of 4 bytes: one IPv4 address, or numbers such as a protocol, a port or both ports. Or a
+/// key of 8 bytes: two IPv4 addresses, one address and numbers of at most 4 bytes, or numbers
 /// alone.
-pub type Key8 = Key<u64>;
+pub type Key8 = Key<[u32; 2]>;
 /// A key of 13 bytes: an IPv4 five-tuple (source, destination, source port, destination port,
 /// protocol) or some of its fields. Or a key of 16 bytes: IPv4 addresses with more numbers, numbers
 /// alone, or one IPv6 address.

@@ -10,13 +10,13 @@ use crate::terms::{Hierarchy, Measure, Size};
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut counter = catalog::build::<Key4>("hyperloglog", &Options::new(1 << 12, 1))?;
+/// let mut counter = catalog::build::<Key8>("hyperloglog", &Options::new(1 << 12, 1).for_keys(4))?;
 /// let mut batch = Batch::new();
 /// for host in 0..100 {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, host]).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, host]).unwrap(), 64, 0);
 /// }
 /// counter.ingest(&mut batch);
 /// let flows = counter.answers().cardinality().unwrap();
@@ -99,13 +99,13 @@ pub trait Answers {
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut table = catalog::build::<Key4>("linear-table", &Options::new(1 << 20, 1))?;
+/// let mut table = catalog::build::<Key8>("linear-table", &Options::new(1 << 20, 1).for_keys(4))?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 2]).unwrap(), 40, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 2]).unwrap(), 40, 0);
 /// table.ingest(&mut batch);
 /// let mut bytes = 0;
 /// table.answers().flows().unwrap().for_each(&mut |_, size| bytes += size.bytes);
@@ -131,12 +131,12 @@ pub trait Flows {
 /// Sizes of given flows.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let mut array = catalog::build::<Key4>("count-array", &Options::new(1 << 20, 1))?;
+/// let mut array = catalog::build::<Key8>("count-array", &Options::new(1 << 20, 1).for_keys(4))?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
 /// array.ingest(&mut batch);
 /// let size = array.answers().size().unwrap().estimate(&[10, 0, 0, 1]);
 /// assert_eq!(size.packets.unwrap().value, 1.0);
@@ -151,14 +151,14 @@ pub trait SizeQuery {
 /// When and how given flows were seen.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let options = Options::new(1 << 20, 1).with([("state", "detail")]);
-/// let mut table = catalog::build::<Key4>("linear-table", &options)?;
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("state", "detail")]);
+/// let mut table = catalog::build::<Key8>("linear-table", &options)?;
 /// let mut batch = Batch::new();
 /// for time_ns in [1_000_000_000, 3_500_000_000] {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, time_ns);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, time_ns);
 /// }
 /// table.ingest(&mut batch);
 /// let seen = table.answers().details().unwrap().seen(&[10, 0, 0, 1]).unwrap();
@@ -202,13 +202,14 @@ impl Seen {
 /// Flows that a summary can name.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let mut counter = catalog::build::<Key4>("space-saving", &Options::new(1 << 16, 1))?;
+/// let options = Options::new(1 << 16, 1).for_keys(4);
+/// let mut counter = catalog::build::<Key8>("space-saving", &options)?;
 /// let mut batch = Batch::new();
 /// for _ in 0..100 {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
 /// }
 /// counter.ingest(&mut batch);
 /// let mut named = Vec::new();
@@ -234,12 +235,13 @@ pub trait Candidates {
 /// Addresses with their number of distinct elements (peers): superspreaders.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let options = Options { spread: 10, ..Options::new(1 << 20, 1).with([("state", "distinct")]) };
-/// let mut table = catalog::build::<Key4>("linear-table", &options)?;
-/// let (source, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("state", "distinct")]);
+/// let options = Options { spread: 10, ..options };
+/// let mut table = catalog::build::<Key8>("linear-table", &options)?;
+/// let (source, mut batch) = (Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
 /// for peer in 1..=20_u64 {
 ///     let digest = peer.wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes();
 ///     batch.push_with_element(source, 64, 0, digest);
@@ -261,13 +263,13 @@ pub trait Spread {
 /// the source (or of the only address) and of the destination.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let mut counter = catalog::build::<Key4>("mst", &Options::new(1 << 20, 1))?;
+/// let mut counter = catalog::build::<Key8>("mst", &Options::new(1 << 20, 1).for_keys(4))?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 2]).unwrap(), 64, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 2]).unwrap(), 64, 0);
 /// counter.ingest(&mut batch);
 /// let prefixes = counter.answers().prefixes().unwrap();
 /// let node = prefixes.nodes().iter().position(|node| *node == (24, 0)).unwrap();
@@ -297,13 +299,13 @@ pub trait Prefixes {
 /// Flows with a forecast of their size.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let options = Options::new(1 << 20, 1).with([("state", "ewma")]);
-/// let mut table = catalog::build::<Key4>("linear-table", &options)?;
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("state", "ewma")]);
+/// let mut table = catalog::build::<Key8>("linear-table", &options)?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
 /// table.ingest(&mut batch);
 /// table.next_epoch();
 /// let mut found = Vec::new();
@@ -332,12 +334,12 @@ pub struct Forecast {
 /// of a sketch of the sums, differences and averages of the flows' sizes.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let mut sketch = catalog::build::<Key4>("k-ary", &Options::new(1 << 20, 1))?;
+/// let mut sketch = catalog::build::<Key8>("k-ary", &Options::new(1 << 20, 1).for_keys(4))?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, 0);
 /// sketch.ingest(&mut batch);
 /// let cells = sketch.answers().cells().unwrap();
 /// let mut sum = vec![0.0; cells.len()];
@@ -395,14 +397,14 @@ pub enum QuantileOf {
 /// Quantiles of flows or packets.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let options = Options::new(1 << 20, 1).with([("of", "size")]);
-/// let mut sketch = catalog::build::<Key4>("kll", &options)?;
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("of", "size")]);
+/// let mut sketch = catalog::build::<Key8>("kll", &options)?;
 /// let mut batch = Batch::new();
 /// for bytes in [64, 128, 512, 1500] {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), bytes, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), bytes, 0);
 /// }
 /// sketch.ingest(&mut batch);
 /// let sizes = sketch.answers().quantiles().unwrap();

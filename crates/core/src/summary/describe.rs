@@ -9,12 +9,12 @@ use crate::terms::Measure;
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::{Describe, Options, sketch::CountMin};
 ///
-/// let mut sketch = CountMin::build::<Key4>(&Options::new(1 << 20, 1).for_keys(4))?;
+/// let mut sketch = CountMin::build::<Key8>(&Options::new(1 << 20, 1).for_keys(4))?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
 /// sketch.ingest(&mut batch);
 /// let size = sketch.answers().size().unwrap().estimate(&[10, 0, 0, 1]);
 /// assert!(size.packets.unwrap().value >= 1.0);

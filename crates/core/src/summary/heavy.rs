@@ -394,17 +394,17 @@ mod tests {
     use flowgauge_kernel::{Isa, Seed};
 
     use super::*;
-    use crate::key::Key4;
+    use crate::key::Key8;
 
     /// A full set that cannot drop any key is not searched again for each packet.
     #[test]
     fn a_set_that_stays_full_is_pruned_once() {
-        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
         for threshold in [0.0, 5.0] {
-            let mut set = HeavyKeys::<Key4>::new(16, &Options::new(0, 1)).unwrap();
+            let mut set = HeavyKeys::<Key8>::new(16, &Options::new(0, 1)).unwrap();
             let asked = Cell::new(0);
             for number in 0u32..1000 {
-                let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();
+                let key = Key8::from_canonical(&number.to_be_bytes()).unwrap();
                 let digest = key.digest(&digester);
                 set.join((key, digest, ()), threshold, &digester, &|_, _| {
                     asked.set(asked.get() + 1);

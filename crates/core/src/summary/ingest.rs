@@ -16,12 +16,13 @@ use crate::terms::{Measure, Threshold};
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::{Ingest, Options};
 ///
-/// let mut summary = catalog::build::<Key4>("space-saving", &Options::new(1 << 20, 1))?;
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut summary = catalog::build::<Key8>("space-saving", &options)?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
 /// summary.ingest(&mut batch);
 /// let size = summary.answers().size().unwrap().estimate(&[10, 0, 0, 1]);
 /// assert_eq!(size.packets.unwrap().value, 1.0);
@@ -49,12 +50,12 @@ pub trait Ingest<K: FlowKey>: Send {
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut sketch = catalog::build::<Key4>("count-min", &Options::new(1 << 20, 1))?;
+/// let mut sketch = catalog::build::<Key8>("count-min", &Options::new(1 << 20, 1).for_keys(4))?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
 /// sketch.ingest(&mut batch);
 /// let sizes = sketch.answers().size().unwrap();
 /// assert!(sizes.estimate(&[10, 0, 0, 1]).packets.unwrap().value >= 1.0);
@@ -211,11 +212,12 @@ impl LevelSample {
 ///
 /// ```
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::key::Key8;
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut one = catalog::build::<Key4>("count-min", &Options::new(1 << 20, 1)).unwrap();
-/// let other = catalog::build::<Key4>("count-min", &Options::new(1 << 20, 2)).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut one = catalog::build::<Key8>("count-min", &options).unwrap();
+/// let other = catalog::build::<Key8>("count-min", &Options::new(1 << 20, 2).for_keys(4)).unwrap();
 /// assert!(one.merge(&*other).unwrap_err().to_string().contains("seeds differ"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

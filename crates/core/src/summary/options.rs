@@ -191,11 +191,11 @@ impl Memory {
 ///
 /// ```
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::key::Key8;
 /// use flowgauge_core::summary::{Options, Setting};
 ///
-/// let options = Options::new(1 << 20, 1).with([("epsilon", 0.01)]);
-/// let summary = catalog::build::<Key4>("space-saving", &options)?;
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("epsilon", 0.01)]);
+/// let summary = catalog::build::<Key8>("space-saving", &options)?;
 /// assert_eq!(summary.parameters(), [("counters", Setting::Integer(100))]);
 /// # Ok::<(), flowgauge_core::summary::BuildError>(())
 /// ```
@@ -393,11 +393,11 @@ const MOST_ITEMS: u64 = 1 << 32;
 /// Why a summary cannot be built. Boxed to one word, since most code only passes it on.
 ///
 /// ```
-/// use flowgauge_core::key::Key4;
+/// use flowgauge_core::key::Key8;
 /// use flowgauge_core::{catalog, summary::BuildErrorKind, summary::Options};
 ///
-/// let options = Options::new(1 << 20, 1).with([("columns", 1000)]);
-/// let error = catalog::build::<Key4>("count-array", &options).err().unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("columns", 1000)]);
+/// let error = catalog::build::<Key8>("count-array", &options).err().unwrap();
 /// assert!(matches!(error.kind(), BuildErrorKind::OutOfRange { name: "columns", .. }));
 /// ```
 #[derive(Debug, thiserror::Error)]

@@ -49,12 +49,12 @@ const fn capacity(k: u64) -> usize {
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(1 << 16, 1).with([("of", "size")]);
-/// let mut summary = catalog::build::<Key4>("kll", &options).unwrap();
-/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let options = Options::new(1 << 16, 1).for_keys(4).with([("of", "size")]);
+/// let mut summary = catalog::build::<Key8>("kll", &options).unwrap();
+/// let key = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (1..=200).for_each(|bytes| batch.push(key, bytes, 0));
 /// summary.ingest(&mut batch);
@@ -205,16 +205,16 @@ enum Sketch<K> {
 /// use datasketches::kll::{KllFloat, KllSketch};
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::{Options, quantile::QuantileSketch};
 ///
-/// let options = Options::new(1 << 16, 1).with([("of", "size")]);
-/// let mut summary = catalog::build::<Key4>("kll", &options).unwrap();
+/// let options = Options::new(1 << 16, 1).for_keys(4).with([("of", "size")]);
+/// let mut summary = catalog::build::<Key8>("kll", &options).unwrap();
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[192, 0, 2, 1]).unwrap(), 64, 0);
+/// batch.push(Key8::from_canonical(&[192, 0, 2, 1]).unwrap(), 64, 0);
 /// summary.ingest(&mut batch);
 /// // Other DataSketches libraries read the image.
-/// let image = summary.downcast_ref::<QuantileSketch<Key4>>().unwrap().image();
+/// let image = summary.downcast_ref::<QuantileSketch<Key8>>().unwrap().image();
 /// assert_eq!(KllSketch::<KllFloat<f64>>::deserialize(&image).unwrap().n(), 1);
 /// ```
 #[repr(align(128))]

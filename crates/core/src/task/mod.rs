@@ -183,12 +183,13 @@ impl Side {
 /// A task keeps its own history, which does not depend on the summaries' `clear`.
 ///
 /// ```
-/// use flowgauge_core::{batch::Batch, catalog, key::{FlowKey, Key4, KeyKind}, summary::Options};
+/// use flowgauge_core::{batch::Batch, catalog, key::{FlowKey, Key8, KeyKind}, summary::Options};
 /// use flowgauge_core::task::{EpochContext, Lane, Lists, Report, TaskOptions, find};
 /// use flowgauge_core::terms::{Measure, Threshold};
 ///
-/// let mut table = catalog::build::<Key4>("linear-table", &Options::new(1 << 20, 1)).unwrap();
-/// let hosts = [1, 1, 2].map(|host| Key4::from_canonical(&[10, 0, 0, host]).unwrap());
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut table = catalog::build::<Key8>("linear-table", &options).unwrap();
+/// let hosts = [1, 1, 2].map(|host| Key8::from_canonical(&[10, 0, 0, host]).unwrap());
 /// let mut batch = Batch::new();
 /// batch.fill(&hosts, 60);
 /// table.ingest(&mut batch);
@@ -250,11 +251,12 @@ pub trait Task: Send {
 /// Why a task has no answer, and the remedy.
 ///
 /// ```
-/// use flowgauge_core::key::{Key4, KeyKind};
+/// use flowgauge_core::key::{Key8, KeyKind};
 /// use flowgauge_core::task::{Lane, TaskOptions, find};
 /// use flowgauge_core::{catalog, summary::Options, terms::Measure};
 ///
-/// let sketch = catalog::build::<Key4>("count-min", &Options::new(1 << 20, 1)).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let sketch = catalog::build::<Key8>("count-min", &options).unwrap();
 /// let lane = Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers: sketch.answers() };
 /// let task = find("cardinality").unwrap().build(&TaskOptions::new(1.into())).unwrap();
 /// let refusal = task.check(Measure::Packets, &[lane]).unwrap_err();

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::{Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 
-use crate::stream::{feed, packets};
+use crate::stream::{feed_keys_of, packets};
 use crate::{build, for_all, small};
 
 /// The answers that are computed from the whole summary, as text.
@@ -27,22 +27,22 @@ fn told<K: FlowKey>(summary: &dyn Summary<K>) -> String {
 type Change<'a, K> = (&'a str, &'a dyn Fn(&mut dyn Summary<K>));
 
 /// Asks one summary after each change, and compares it with another that was not asked before.
-fn compare<K: FlowKey>(name: &str, build: &dyn Fn() -> Box<dyn Summary<K>>) {
+fn compare<K: FlowKey, const BYTES: usize>(name: &str, build: &dyn Fn() -> Box<dyn Summary<K>>) {
     let packets = packets(6000, 900, 11);
     let changes: [Change<K>; 5] = [
-        ("packets", &|summary| feed(summary, &packets[..2999], 256)),
+        ("packets", &|summary| feed_keys_of(BYTES, summary, &packets[..2999], 256)),
         // A sampler may only count it.
-        ("a packet", &|summary| feed(summary, &packets[2999..3000], 1)),
-        ("more packets", &|summary| feed(summary, &packets[3000..], 256)),
+        ("a packet", &|summary| feed_keys_of(BYTES, summary, &packets[2999..3000], 1)),
+        ("more packets", &|summary| feed_keys_of(BYTES, summary, &packets[3000..], 256)),
         ("a merge", &|summary| {
             let mut other = build();
-            feed(&mut *other, &packets[..2000], 256);
+            feed_keys_of(BYTES, &mut *other, &packets[..2000], 256);
             // A refusal leaves the summary as it is.
             let _ = summary.merge(&*other);
         }),
         ("a new epoch", &|summary| {
             summary.clear();
-            feed(summary, &packets[..500], 256);
+            feed_keys_of(BYTES, summary, &packets[..500], 256);
         }),
     ];
     let mut asked = build();
@@ -56,11 +56,11 @@ fn compare<K: FlowKey>(name: &str, build: &dyn Fn() -> Box<dyn Summary<K>>) {
     }
 }
 
-fn questions_change_nothing<K: FlowKey>(info: &Info) -> bool {
-    if build::<K>(info, &small()).is_none() {
+fn questions_change_nothing<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
+    if build::<K>(info, &small().for_keys(BYTES)).is_none() {
         return false;
     }
-    compare::<K>(info.name, &|| build(info, &small()).unwrap());
+    compare::<K, BYTES>(info.name, &|| build(info, &small().for_keys(BYTES)).unwrap());
     true
 }
 
@@ -73,12 +73,10 @@ fn questions_change_no_later_answer() {
 fn questions_change_no_later_answer_behind_accelerators() {
     for accelerator in ACCELERATORS {
         for name in catalog::able(accelerator.name) {
+            let options = Options::new(1 << 20, 1).for_keys(4);
             let before = [(accelerator.name.to_owned(), Parameters::default())];
-            let build = || {
-                catalog::build_accelerated::<Key4>(&before, name, &Options::new(1 << 20, 1))
-                    .unwrap()
-            };
-            compare(&format!("{} before {name}", accelerator.name), &build);
+            let build = || catalog::build_accelerated::<Key8>(&before, name, &options).unwrap();
+            compare::<Key8, 4>(&format!("{} before {name}", accelerator.name), &build);
         }
     }
 }

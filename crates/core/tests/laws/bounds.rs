@@ -7,22 +7,22 @@ use std::collections::HashMap;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::catalog::{self, ALGORITHMS};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::{Answers, Estimate, Info, Merge, Options, SizeEstimate, Summary};
 use flowgauge_core::terms::{Measure, Threshold};
 
-use super::stream::{Packet, feed, key, packets};
+use super::stream::{Packet, feed_keys_of, key_of, packets};
 use super::zipf::Zipf;
 use super::{build, for_all, small};
 
 /// Bounds without a confidence always hold, for flows that were seen and for one that was not.
-fn sure_bounds_hold<K: FlowKey>(info: &Info) -> bool {
+fn sure_bounds_hold<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
     let packets = packets(8000, 1500, 11);
-    let Some(mut summary) = build::<K>(info, &small()) else { return false };
-    feed(&mut *summary, &packets, 256);
+    let Some(mut summary) = build::<K>(info, &small().for_keys(BYTES)) else { return false };
+    feed_keys_of(BYTES, &mut *summary, &packets, 256);
     let Some(sizes) = summary.answers().size() else { return true };
     for flow in 0..=1500 {
-        let estimate = sizes.estimate(key::<K>(flow).canonical(K::BYTES));
+        let estimate = sizes.estimate(key_of::<K>(flow, BYTES).canonical(BYTES));
         let of_flow = || packets.iter().filter(|packet| packet.flow == flow);
         let truths = [of_flow().count() as u64, of_flow().map(|p| u64::from(p.bytes)).sum()];
         for (estimate, truth) in [estimate.packets, estimate.bytes].into_iter().zip(truths) {
@@ -50,10 +50,14 @@ fn bounds_without_a_confidence_always_hold() {
 const STREAMS: [(usize, u32); 5] = [(1, 1), (7, 3), (40, 2), (300, 12), (4000, 700)];
 
 /// Calls `visit` with every estimated size of flows and prefixes, and of a flow that was not seen.
-fn all_sizes<K: FlowKey>(answers: &dyn Answers, flows: u32, visit: &mut dyn FnMut(SizeEstimate)) {
+fn all_sizes<K: FlowKey, const BYTES: usize>(
+    answers: &dyn Answers,
+    flows: u32,
+    visit: &mut dyn FnMut(SizeEstimate),
+) {
     if let Some(sizes) = answers.size() {
         for flow in (0..=flows).chain([u32::MAX]) {
-            visit(sizes.estimate(key::<K>(flow).canonical(K::BYTES)));
+            visit(sizes.estimate(key_of::<K>(flow, BYTES).canonical(BYTES)));
         }
     }
     if let Some(candidates) = answers.candidates() {
@@ -74,28 +78,28 @@ fn all_sizes<K: FlowKey>(answers: &dyn Answers, flows: u32, visit: &mut dyn FnMu
 }
 
 /// No estimate and no lower bound exceeds the total, in one summary and in a merged one.
-fn no_flow_exceeds_the_total<K: FlowKey>(info: &Info) -> bool {
+fn no_flow_exceeds_the_total<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
     let mut built = false;
     for (by, (count, flows), seed) in [Measure::Packets, Measure::Bytes]
         .into_iter()
         .flat_map(|by| STREAMS.map(|stream| (by, stream)))
         .flat_map(|(by, stream)| [1, 2, 3].map(|seed| (by, stream, seed)))
     {
-        let options = Options { by, ..Options::new(64 << 10, seed) };
+        let options = Options { by, ..Options::new(64 << 10, seed).for_keys(BYTES) };
         let part = || build::<K>(info, &options);
         let (Some(mut summary), Some(mut other)) = (part(), part()) else { continue };
         built = true;
         let packets = packets(count, flows, seed);
         let (first, second) = packets.split_at(count / 2);
-        feed(&mut *summary, first, 256);
+        feed_keys_of(BYTES, &mut *summary, first, 256);
         if info.laws.merge == Merge::Disjoint {
-            feed(&mut *summary, second, 256);
+            feed_keys_of(BYTES, &mut *summary, second, 256);
         } else {
-            feed(&mut *other, second, 256);
+            feed_keys_of(BYTES, &mut *other, second, 256);
             summary.merge(&*other).unwrap();
         }
         let total = [count as u64, packets.iter().map(|packet| u64::from(packet.bytes)).sum()];
-        all_sizes::<K>(summary.answers(), flows, &mut |size| {
+        all_sizes::<K, BYTES>(summary.answers(), flows, &mut |size| {
             for (estimate, total) in [size.packets, size.bytes].into_iter().zip(total) {
                 let Some(Estimate { value, low, .. }) = estimate else { continue };
                 let most = total as f64 * (1.0 + 1e-12);
@@ -143,7 +147,7 @@ fn orders(seed: u64) -> [Vec<Packet>; 4] {
 
 /// Whether no absent flow exceeds the bound, and asserts that certain bounds of listed flows hold.
 /// `None` without a bound.
-fn holds<K: FlowKey>(
+fn holds<K: FlowKey, const BYTES: usize>(
     summary: &dyn Summary<K>,
     by: Measure,
     packets: &[Packet],
@@ -154,7 +158,8 @@ fn holds<K: FlowKey>(
     let mut sizes = HashMap::new();
     for packet in packets {
         let weight = if by == Measure::Packets { 1 } else { u64::from(packet.bytes) };
-        *sizes.entry(key::<K>(packet.flow).canonical(K::BYTES).to_vec()).or_insert(0) += weight;
+        *sizes.entry(key_of::<K>(packet.flow, BYTES).canonical(BYTES).to_vec()).or_insert(0) +=
+            weight;
     }
     candidates.for_each(&mut |key, size| {
         let truth = sizes.remove(key.as_bytes()).unwrap_or(0) as f64;
@@ -168,19 +173,19 @@ fn holds<K: FlowKey>(
 }
 
 /// The number of seeds whose stream fails: as a whole, stored and decoded, or merged from parts.
-fn failures<K: FlowKey>(info: &Info, by: Measure) -> Option<u32> {
+fn failures<K: FlowKey, const BYTES: usize>(info: &Info, by: Measure) -> Option<u32> {
     let mut failures = 0;
     let likely = LIKELY.contains(&info.name) && by == Measure::Packets;
     let seeds = if likely { SEEDS } else { 2 };
     for seed in 1..=seeds {
         // Few enough flows exceed it that the candidates have room for all of them.
         let threshold = Threshold::Share(0.01);
-        let options = Options { by, threshold, ..Options::new(32 << 10, seed) };
+        let options = Options { by, threshold, ..Options::new(32 << 10, seed).for_keys(BYTES) };
         let mut held = true;
         for packets in orders(seed) {
             let mut whole = build::<K>(info, &options)?;
-            feed(&mut *whole, &packets, 256);
-            held &= holds(&*whole, by, &packets, info.name)?;
+            feed_keys_of(BYTES, &mut *whole, &packets, 256);
+            held &= holds::<K, BYTES>(&*whole, by, &packets, info.name)?;
             let stored = encode(info, &options, &*whole);
             let reread = decode::<K>(&stored, 1 << 20).unwrap().summary;
             let told = |summary: &dyn Summary<K>| summary.answers().candidates()?.unnamed(by);
@@ -189,11 +194,11 @@ fn failures<K: FlowKey>(info: &Info, by: Measure) -> Option<u32> {
                 let mut sum = build::<K>(info, &options)?;
                 for part in packets.chunks(packets.len().div_ceil(parts)) {
                     let mut summary = build::<K>(info, &options)?;
-                    feed(&mut *summary, part, 64);
+                    feed_keys_of(BYTES, &mut *summary, part, 64);
                     sum.merge(&*summary).unwrap();
                 }
                 // Merged tables that were full may give no bound.
-                held &= holds(&*sum, by, &packets, info.name).unwrap_or(true);
+                held &= holds::<K, BYTES>(&*sum, by, &packets, info.name).unwrap_or(true);
             }
         }
         failures += u32::from(!held);
@@ -206,7 +211,7 @@ fn no_absent_flow_exceeds_its_bound() {
     let mut telling = Vec::new();
     for info in ALGORITHMS {
         for by in [Measure::Packets, Measure::Bytes] {
-            let failures = failures::<Key4>(info, by).or_else(|| failures::<Key8>(info, by));
+            let failures = failures::<Key8, 8>(info, by);
             let Some(failures) = failures else { continue };
             println!("{} by {by:?}: {failures} failures, seeds from 1", info.name);
             telling.push(info.name);
@@ -238,7 +243,7 @@ fn runs() -> u64 {
 
 /// A stream of packets, and the number of packets of each flow.
 struct Drawn {
-    keys: Vec<Key4>,
+    keys: Vec<Key8>,
     packets: Vec<u64>,
 }
 
@@ -249,7 +254,7 @@ impl Drawn {
         for flow in &flows {
             packets[*flow as usize] += 1;
         }
-        let key = |flow: u32| Key4::from_canonical(&flow.to_be_bytes()).unwrap();
+        let key = |flow: u32| Key8::from_canonical(&flow.to_be_bytes()).unwrap();
         Self { keys: flows.into_iter().map(key).collect(), packets }
     }
 }
@@ -277,7 +282,7 @@ fn bounds_of_listed_flows_hold_with_their_confidence() {
     let streams = SKEWS.map(|skew| (skew, Drawn::draw(skew, 1)));
     let (mut wrong, mut listing) = (Vec::new(), 0);
     for name in catalog::ALGORITHMS.iter().map(|info| info.name) {
-        let lists = catalog::build::<Key4>(name, &Options::new(SIZES[0], 1))
+        let lists = catalog::build::<Key8>(name, &Options::new(SIZES[0], 1).for_keys(4))
             .unwrap()
             .answers()
             .candidates()
@@ -314,8 +319,8 @@ fn listed(name: &str, memory: usize, Drawn { keys, packets }: &Drawn) -> [Held; 
     for run in 0..runs() {
         // A threshold low enough to list the 100 largest.
         let threshold = Threshold::Share(1.0 / 1600.0);
-        let options = Options { threshold, ..Options::new(memory, run) };
-        let mut summary = catalog::build::<Key4>(name, &options).unwrap();
+        let options = Options { threshold, ..Options::new(memory, run).for_keys(4) };
+        let mut summary = catalog::build::<Key8>(name, &options).unwrap();
         for keys in keys.chunks(BATCH_PACKETS) {
             batch.clear();
             for key in keys {
@@ -360,14 +365,14 @@ fn merged_from(
     order: &[u32],
 ) -> Vec<(Vec<u8>, Estimate)> {
     let part = |part: u32| {
-        let mut summary = catalog::build::<Key4>(name, options).unwrap();
+        let mut summary = catalog::build::<Key8>(name, options).unwrap();
         let mut batch = Batch::new();
         let of_part = |flow: &u32| flow % order.len() as u32 == part;
         let own: Vec<u32> = flows.iter().copied().filter(of_part).collect();
         for flows in own.chunks(BATCH_PACKETS) {
             batch.clear();
             for flow in flows {
-                batch.push(Key4::from_canonical(&flow.to_be_bytes()).unwrap(), 100, 0);
+                batch.push(Key8::from_canonical(&flow.to_be_bytes()).unwrap(), 100, 0);
             }
             summary.ingest(&mut batch);
         }
@@ -399,8 +404,10 @@ fn bounds_of_listed_flows_do_not_depend_on_the_parts_of_a_sum() {
         {
             for seed in 0..merged_streams() {
                 let stream: Vec<u32> = Zipf::new(flows, skew, seed).take(packets).collect();
-                let options =
-                    Options { threshold: Threshold::Share(0.001), ..Options::new(memory, seed) };
+                let options = Options {
+                    threshold: Threshold::Share(0.001),
+                    ..Options::new(memory, seed).for_keys(4)
+                };
                 let merged = |order: &[u32]| merged_from(name, &options, &stream, order);
                 let one = merged(&[0]);
                 for order in [&[0, 1][..], &[0, 1, 2], &[2, 0, 1], &[1, 2, 0]] {

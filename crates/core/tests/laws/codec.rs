@@ -8,13 +8,13 @@ use std::{env, fs};
 
 use flowgauge_core::catalog::stored::{Decoded, decode, decode_again, decode_under, encode};
 use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind};
 use flowgauge_core::summary::{BuildErrorKind, Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 use flowgauge_kernel::Seed;
 
-use super::stream::{decode_and_use, feed, packets};
+use super::stream::{decode_and_use, feed, feed_keys_of, packets};
 use super::summaries::summary;
 use super::{UNSEEDED, build, for_all};
 
@@ -60,17 +60,18 @@ fn stored_of<K: FlowKey>(info: &Info, options: &Options) -> Option<Vec<u8>> {
         }
         Err(error) => panic!("{}: {error}", info.name),
     };
-    feed(&mut *summary, &packets(1500, 120, 29), 256);
+    let key_bytes = options.key_bytes.unwrap();
+    feed_keys_of(key_bytes, &mut *summary, &packets(1500, 120, 29), 256);
     Some(encode(info, options, &*summary))
 }
 
 /// Writes the file for the first key width that is accepted, with the least memory that suffices.
 fn write_golden(info: &Info) {
-    let least = |bytes: fn(&Info, &Options) -> Option<Vec<u8>>| {
-        (11..15).find_map(|log| bytes(info, &Options::new(1 << log, 1)))
+    let least = |key_bytes| {
+        let options = |log: u32| Options::new(1 << log, 1).for_keys(key_bytes);
+        (11..15).find_map(|log| stored_of::<Key8>(info, &options(log)))
     };
-    let bytes = least(stored_of::<Key8>).or_else(|| least(stored_of::<Key4>));
-    let bytes = bytes.or_else(|| least(stored_of::<Key16>)).unwrap();
+    let bytes = least(8).or_else(|| least(4)).unwrap();
     assert!(bytes.len() <= 10 << 10, "{}: {} bytes", info.name, bytes.len());
     fs::write(golden_path(info), bytes).unwrap();
 }
@@ -81,23 +82,12 @@ fn holds<K: FlowKey>(info: &Info, bytes: &[u8]) {
     assert_eq!(decoded.info.name, info.name);
     assert!(encode(info, &decoded.options, &*decoded.summary) == bytes, "{}", info.name);
     if info.name != UNSEEDED {
-        let mut options = Options::new(LIMIT, 1);
+        let mut options = Options::new(LIMIT, 1).for_keys(decoded.options.key_bytes.unwrap());
         let parameters = decoded.summary.parameters();
         options.parameters = Parameters::new(parameters);
         let again = stored_of::<K>(info, &options).unwrap();
         assert!(again == bytes, "{} is stored otherwise than it was", info.name);
     }
-}
-
-/// Calls `$test` with the key type of the file.
-macro_rules! of_its_keys {
-    ($info:ident, $bytes:ident, $test:ident($($argument:expr),*)) => {
-        match $bytes[7 + $info.name.len()] {
-            4 => $test::<Key4>($($argument),*),
-            8 => $test::<Key8>($($argument),*),
-            _ => $test::<Key16>($($argument),*),
-        }
-    };
 }
 
 #[test]
@@ -107,7 +97,7 @@ fn golden_files_are_read() {
             write_golden(info);
         }
         let bytes = golden(info);
-        of_its_keys!(info, bytes, holds(info, &bytes));
+        holds::<Key8>(info, &bytes);
     }
 }
 
@@ -123,15 +113,16 @@ fn is_stored_as_of_old<K: FlowKey>(version: u16, info: &Info, bytes: &[u8]) {
     // those of today. So few flows are counted exactly.
     let flows =
         |summary: &dyn Summary<K>| summary.answers().cardinality().unwrap().value.round() as u64;
-    let mut options = Options::new(LIMIT, 1);
+    let key_bytes = decoded.options.key_bytes.unwrap();
+    let mut options = Options::new(LIMIT, 1).for_keys(key_bytes);
     options.parameters = Parameters::new(decoded.summary.parameters());
     let mut today = build::<K>(info, &options).unwrap();
-    feed(&mut *today, &packets(1500, 120, 29), 256);
+    feed_keys_of(key_bytes, &mut *today, &packets(1500, 120, 29), 256);
     assert_eq!((flows(&*decoded.summary), flows(&*today)), (120, 120));
     let refused = today.merge(&*decoded.summary).unwrap_err();
     assert!(refused.to_string().contains("hash functions differ"), "{refused}");
     let mut restored = decode::<K>(&again, LIMIT).unwrap().summary;
-    feed(&mut *restored, &packets(1500, 120, 29), 256);
+    feed_keys_of(key_bytes, &mut *restored, &packets(1500, 120, 29), 256);
     assert_eq!(flows(&*restored), 120, "the same flows came again");
     restored.merge(&*decoded.summary).unwrap();
     assert_eq!(flows(&*restored), 120);
@@ -148,7 +139,7 @@ fn files_of_earlier_versions_are_read() {
         };
         for &version in versions {
             let bytes = fs::read(of_version(version, info)).unwrap();
-            of_its_keys!(info, bytes, is_stored_as_of_old(version, info, &bytes));
+            is_stored_as_of_old::<Key8>(version, info, &bytes);
         }
     }
 }
@@ -169,18 +160,18 @@ fn each_file_is_of_an_algorithm() {
     }
 }
 
-fn filled<K: FlowKey>(info: &Info, memory_bytes: usize) -> Option<Vec<u8>> {
-    let options = Options::new(memory_bytes, 1);
+fn filled<K: FlowKey, const BYTES: usize>(info: &Info, memory_bytes: usize) -> Option<Vec<u8>> {
+    let options = Options::new(memory_bytes, 1).for_keys(BYTES);
     let mut summary = build::<K>(info, &options)?;
-    feed(&mut *summary, &packets(3000, 400, 13), 256);
+    feed_keys_of(BYTES, &mut *summary, &packets(3000, 400, 13), 256);
     Some(encode(info, &options, &*summary))
 }
 
-fn comes_back<K: FlowKey>(info: &Info) -> bool {
+fn comes_back<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
     if info.name == super::UNSEEDED {
         return true;
     }
-    let Some(bytes) = filled::<K>(info, 64 << 10) else { return false };
+    let Some(bytes) = filled::<K, BYTES>(info, 64 << 10) else { return false };
     let decoded = decode::<K>(&bytes, LIMIT).unwrap();
     assert_eq!(decoded.info.name, info.name);
     assert!(encode(info, &decoded.options, &*decoded.summary) == bytes, "{}", info.name);
@@ -188,7 +179,7 @@ fn comes_back<K: FlowKey>(info: &Info) -> bool {
     let mut copy = decoded.summary;
     let mut original = decode::<K>(&bytes, LIMIT).unwrap().summary;
     for summary in [&mut copy, &mut original] {
-        feed(&mut **summary, &packets(500, 400, 17), 256);
+        feed_keys_of(BYTES, &mut **summary, &packets(500, 400, 17), 256);
     }
     let encoded = [&copy, &original].map(|summary| encode(info, &decoded.options, &**summary));
     assert!(encoded[0] == encoded[1], "{}", info.name);
@@ -201,22 +192,22 @@ fn stored_summaries_come_back() {
 }
 
 /// A summary that is decoded into used memory equals one in fresh memory.
-fn comes_back_in_used_memory<K: FlowKey>(info: &Info) -> bool {
+fn comes_back_in_used_memory<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
     if info.name == super::UNSEEDED {
         return true;
     }
-    let Some(bytes) = filled::<K>(info, 64 << 10) else { return false };
+    let Some(bytes) = filled::<K, BYTES>(info, 64 << 10) else { return false };
     for memory_bytes in [64 << 10, 128 << 10] {
-        let options = Options::new(memory_bytes, 1);
+        let options = Options::new(memory_bytes, 1).for_keys(BYTES);
         let Some(mut other) = build::<K>(info, &options) else { return false };
-        feed(&mut *other, &packets(5000, 900, 19), 256);
+        feed_keys_of(BYTES, &mut *other, &packets(5000, 900, 19), 256);
         let other = encode(info, &options, &*other);
         let spare = decode::<K>(&other, LIMIT).unwrap();
         let mut again = decode_again(&bytes, LIMIT, None, spare).unwrap();
         let mut fresh = decode::<K>(&bytes, LIMIT).unwrap();
         for decoded in [&mut again, &mut fresh] {
             assert!(encode(info, &decoded.options, &*decoded.summary) == bytes, "{}", info.name);
-            feed(&mut *decoded.summary, &packets(500, 400, 17), 256);
+            feed_keys_of(BYTES, &mut *decoded.summary, &packets(500, 400, 17), 256);
         }
         let [again, fresh] =
             [&again, &fresh].map(|decoded| encode(info, &decoded.options, &*decoded.summary));
@@ -316,7 +307,7 @@ fn cuts_are_refused<K: FlowKey>(info: &Info, bytes: &[u8]) {
 fn cut_at_any_byte_the_bytes_are_refused() {
     for info in ALGORITHMS {
         let bytes = golden(info);
-        of_its_keys!(info, bytes, cuts_are_refused(info, &bytes));
+        cuts_are_refused::<Key8>(info, &bytes);
     }
 }
 
@@ -356,7 +347,7 @@ fn flipped_bits_do_no_harm() {
             let bits = if at < header { 0..8 } else { at as u32 * 5 % 8..at as u32 * 5 % 8 + 1 };
             for bit in bits {
                 let damaged = flipped(&bytes, at, bit);
-                of_its_keys!(info, bytes, damage_does_no_harm(info, &bytes, damaged, at));
+                damage_does_no_harm::<Key8>(info, &bytes, damaged, at);
             }
         }
     }
@@ -370,7 +361,7 @@ fn lengths_and_numbers_at_their_most_do_no_harm() {
         for at in places(info, &bytes) {
             for width in [1, 2, 4, 8] {
                 let damaged = raised(&bytes, at, width);
-                of_its_keys!(info, bytes, damage_does_no_harm(info, &bytes, damaged, at));
+                damage_does_no_harm::<Key8>(info, &bytes, damaged, at);
             }
         }
     }
@@ -379,7 +370,7 @@ fn lengths_and_numbers_at_their_most_do_no_harm() {
 #[test]
 fn the_limit_is_named() {
     let info = &ALGORITHMS[0];
-    let bytes = filled::<Key16>(info, 1 << 20).unwrap();
+    let bytes = filled::<Key16, 16>(info, 1 << 20).unwrap();
     let error = decode::<Key16>(&bytes, 1 << 10).err().unwrap().to_string();
     assert!(error.contains("too small:"), "{error}");
 }
@@ -424,24 +415,24 @@ fn damage_samples(by: Measure) {
         let mut damaged = 0;
         for name in BEHIND.into_iter().filter(|name| able.contains(name)) {
             let accelerators = [(sampler.to_owned(), Parameters::default())];
-            let options = Options { by, ..Options::new(64 << 10, 1) };
+            let options = Options { by, ..Options::new(64 << 10, 1).for_keys(4) };
             let mut summary =
-                catalog::build_accelerated::<Key4>(&accelerators, name, &options).unwrap();
-            feed(&mut *summary, &packets(2000, 60, 7), 256);
+                catalog::build_accelerated::<Key8>(&accelerators, name, &options).unwrap();
+            feed_keys_of(4, &mut *summary, &packets(2000, 60, 7), 256);
             let bytes = encode(catalog::info(name).unwrap(), &options, &*summary);
-            decode_and_use::<Key4>(&bytes, SAMPLE_LIMIT).unwrap();
+            decode_and_use::<Key8>(&bytes, SAMPLE_LIMIT).unwrap();
             for end in 0..DAMAGED.min(bytes.len()) {
                 assert!(
-                    decode::<Key4>(&signed(bytes[..end.max(4)].to_vec()), SAMPLE_LIMIT).is_err()
+                    decode::<Key8>(&signed(bytes[..end.max(4)].to_vec()), SAMPLE_LIMIT).is_err()
                 );
             }
             let step = if name == "univmon" && !long() { 8 } else { 1 };
             for at in (0..DAMAGED.min(bytes.len() - 4)).step_by(step) {
-                let _ = decode_and_use::<Key4>(
+                let _ = decode_and_use::<Key8>(
                     &signed(flipped(&bytes, at, at as u32 * 5 % 8)),
                     SAMPLE_LIMIT,
                 );
-                let _ = decode_and_use::<Key4>(&signed(raised(&bytes, at, 8)), SAMPLE_LIMIT);
+                let _ = decode_and_use::<Key8>(&signed(raised(&bytes, at, 8)), SAMPLE_LIMIT);
                 damaged += 2;
             }
         }
@@ -459,7 +450,7 @@ fn stored(name: &str, parameters: &[(&str, &str)], count: usize) -> Vec<u8> {
 
 fn stored_by(by: Measure, name: &str, parameters: &[(&str, &str)], count: usize) -> Vec<u8> {
     let options = Options { by, ..Options::new(1 << 20, 1).with(parameters.iter().copied()) };
-    let mut summary = catalog::build::<Key4>(name, &options).unwrap();
+    let mut summary = catalog::build::<Key8>(name, &options).unwrap();
     feed(&mut *summary, &packets(count, 50, 1), 256);
     encode(catalog::info(name).unwrap(), &options, &*summary)
 }
@@ -486,7 +477,7 @@ fn payload(stored: &[u8]) -> Vec<u8> {
 
 /// The error text of refused bytes.
 fn refused(bytes: &[u8]) -> String {
-    decode::<Key4>(bytes, FORGED_LIMIT)
+    decode::<Key8>(bytes, FORGED_LIMIT)
         .err()
         .map_or_else(|| "they are not".to_owned(), |e| e.to_string())
 }
@@ -538,16 +529,17 @@ fn with_candidates(file: &[u8], bytes: usize, edit: impl Fn(&mut [u8])) -> Vec<u
 
 #[test]
 fn repeated_candidates_and_bad_thresholds_are_refused() {
-    for (name, width) in [("count-array", Key4::BYTES + 4), ("count-min", Key4::BYTES)] {
+    for (name, width) in [("count-array", Key8::BYTES + 4), ("count-min", Key8::BYTES)] {
         let file = stored(name, &[("columns", "64"), ("candidates", "64")], 2000);
-        let decoded = decode::<Key4>(&file, FORGED_LIMIT).unwrap().summary;
+        let decoded = decode::<Key8>(&file, FORGED_LIMIT).unwrap().summary;
         let mut count = 0;
         decoded.answers().candidates().unwrap().for_each(&mut |_, _| count += 1);
         assert!(count > 10);
         let bytes = count * width;
         let whole = with_candidates(&file, bytes, |_| ());
         assert!(whole == file);
-        let twice = with_candidates(&file, bytes, |set| set.copy_within(24..28, 24 + width));
+        let twice =
+            with_candidates(&file, bytes, |set| set.copy_within(24..24 + Key8::BYTES, 24 + width));
         assert!(refused(&twice).contains("out of order, or repeated"), "{}", refused(&twice));
         for threshold in [f64::NAN, f64::INFINITY, -1.0] {
             let threshold = threshold.to_le_bytes();
@@ -584,6 +576,6 @@ fn cells_do_not_pass_their_total() {
             assert!(reason.contains("no packets with this total"), "{name}: {reason}");
         }
         let full = with_cells(&file, u64::MAX, u64::MAX, &[most, most, most]);
-        assert_eq!(decode_and_use::<Key4>(&full, FORGED_LIMIT).err().map(|e| e.to_string()), None);
+        assert_eq!(decode_and_use::<Key8>(&full, FORGED_LIMIT).err().map(|e| e.to_string()), None);
     }
 }

@@ -1,12 +1,12 @@
 //! Merges: what merged summaries answer, and which ones are refused.
 
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::{Answers, Info, Merge, Options, Summary};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_core::{catalog, catalog::ALGORITHMS};
 
-use super::stream::{self, Packet, feed, packets};
+use super::stream::{Packet, feed, feed_keys_of, key_of, packets};
 use super::{build, for_all, small};
 
 const FLOWS: u32 = 500;
@@ -14,7 +14,7 @@ const MEASURES: [Measure; 2] = [Measure::Packets, Measure::Bytes];
 
 /// A summary merged from parts of the packets, in order or in reverse. Each flow is in one part
 /// only if the algorithm needs that.
-fn merged<K: FlowKey>(
+fn merged<K: FlowKey, const BYTES: usize>(
     info: &Info,
     options: &Options,
     packets: &[Packet],
@@ -30,7 +30,7 @@ fn merged<K: FlowKey>(
         let part = packets.iter().enumerate();
         let part: Vec<Packet> = part.filter(of).map(|(_, packet)| *packet).collect();
         let mut summary = build::<K>(info, options)?;
-        feed(&mut *summary, &part, 256);
+        feed_keys_of(BYTES, &mut *summary, &part, 256);
         Some(summary)
     };
     let mut sum = part(0)?;
@@ -96,17 +96,17 @@ fn totals_are_kept(info: &Info, [one, sum]: [&dyn Answers; 2]) {
     }
 }
 
-fn merges_keep_their_promise<K: FlowKey>(info: &Info) -> bool {
+fn merges_keep_their_promise<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
     let packets = packets(6000, FLOWS, 7);
     let (truths, mut built) = (truths(&packets), false);
     let keys: Vec<_> =
-        (0..=FLOWS).map(|flow| stream::key::<K>(flow).canonical(K::BYTES).to_vec()).collect();
+        (0..=FLOWS).map(|flow| key_of::<K>(flow, BYTES).canonical(BYTES).to_vec()).collect();
     for by in MEASURES {
-        let options = Options { by, memory_bytes: 256 << 10, ..small() };
-        let Some(one) = merged::<K>(info, &options, &packets, (1, false)) else { continue };
+        let options = Options { by, memory_bytes: 256 << 10, ..small().for_keys(BYTES) };
+        let Some(one) = merged::<K, BYTES>(info, &options, &packets, (1, false)) else { continue };
         built = true;
         for order in [(2, true), (5, false), (16, true)] {
-            let sum = merged::<K>(info, &options, &packets, order).unwrap();
+            let sum = merged::<K, BYTES>(info, &options, &packets, order).unwrap();
             let answers = [one.answers(), sum.answers()];
             sizes_are_kept(info, &keys, &truths, answers);
             if info.laws.merge == Merge::Equal {
@@ -124,7 +124,7 @@ fn merges_keep_their_promise<K: FlowKey>(info: &Info) -> bool {
 
 /// Merges the parts of the last epoch, which one summary counts one after the other, beginning each
 /// by `next`. Returns the stored sum, and whether it has no untracked packets.
-fn of_parts<K: FlowKey>(
+fn of_parts<K: FlowKey, const BYTES: usize>(
     info: &Info,
     options: &Options,
     epochs: &[&[Packet]],
@@ -134,7 +134,7 @@ fn of_parts<K: FlowKey>(
     for packets in epochs {
         sum.next_epoch();
         for packets in packets.chunks(500) {
-            feed(&mut *part, packets, 64);
+            feed_keys_of(BYTES, &mut *part, packets, 64);
             sum.merge(&*part).unwrap();
             next(&mut *part);
         }
@@ -143,7 +143,7 @@ fn of_parts<K: FlowKey>(
     Some((encode(info, options, &*sum), complete))
 }
 
-fn parts_add_up_as_cleared_summaries_do<K: FlowKey>(info: &Info) -> bool {
+fn parts_add_up_as_cleared_summaries_do<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
     // Other algorithms keep no entries of flows.
     if !info.laws.flows || info.laws.merge != Merge::Equal {
         return true;
@@ -157,10 +157,10 @@ fn parts_add_up_as_cleared_summaries_do<K: FlowKey>(info: &Info) -> bool {
     let mut built = false;
     // From much room to too little.
     for memory_bytes in [256 << 10, 48 << 10, 24 << 10, 12 << 10] {
-        let options = Options { memory_bytes, ..small() };
+        let options = Options { memory_bytes, ..small().for_keys(BYTES) };
         let epochs: [&[Packet]; 2] = [first, second];
-        let cleared = of_parts::<K>(info, &options, &epochs, Summary::next_epoch);
-        let kept = of_parts::<K>(info, &options, &epochs, Summary::next_part);
+        let cleared = of_parts::<K, BYTES>(info, &options, &epochs, Summary::next_epoch);
+        let kept = of_parts::<K, BYTES>(info, &options, &epochs, Summary::next_part);
         built |= kept.is_some();
         // Which flows find no room depends on their order.
         if cleared.as_ref().is_some_and(|(_, complete)| *complete) {
@@ -181,12 +181,17 @@ fn merged_shards_answer_as_the_catalog_says() {
 }
 
 /// Refuses to merge a summary of the options `others`, for this reason, and is unchanged.
-fn refuses<K: FlowKey>(info: &Info, options: &Options, others: &Options, reason: &str) -> bool {
+fn refuses<K: FlowKey, const BYTES: usize>(
+    info: &Info,
+    options: &Options,
+    others: &Options,
+    reason: &str,
+) -> bool {
     let Some(mut summary) = build::<K>(info, options) else { return false };
-    feed(&mut *summary, &packets(500, 50, 7), 256);
+    feed_keys_of(BYTES, &mut *summary, &packets(500, 50, 7), 256);
     let before = encode(info, options, &*summary);
     let mut other = build::<K>(info, others).unwrap();
-    feed(&mut *other, &packets(500, 50, 8), 256);
+    feed_keys_of(BYTES, &mut *other, &packets(500, 50, 8), 256);
     if reason.is_empty() && other.parameters() == summary.parameters() {
         return true;
     }
@@ -196,8 +201,13 @@ fn refuses<K: FlowKey>(info: &Info, options: &Options, others: &Options, reason:
     true
 }
 
-fn another_seed_is_refused<K: FlowKey>(info: &Info) -> bool {
-    refuses::<K>(info, &small(), &Options::new(64 << 10, 2), "seeds differ")
+fn another_seed_is_refused<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
+    refuses::<K, BYTES>(
+        info,
+        &small().for_keys(BYTES),
+        &Options::new(64 << 10, 2).for_keys(BYTES),
+        "seeds differ",
+    )
 }
 
 #[test]
@@ -206,8 +216,13 @@ fn summaries_of_different_seeds_do_not_merge() {
 }
 
 /// Unless the parameters are the same for any memory.
-fn another_size_is_refused<K: FlowKey>(info: &Info) -> bool {
-    refuses::<K>(info, &small(), &Options { memory_bytes: 256 << 10, ..small() }, "")
+fn another_size_is_refused<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
+    refuses::<K, BYTES>(
+        info,
+        &small().for_keys(BYTES),
+        &Options { memory_bytes: 256 << 10, ..small().for_keys(BYTES) },
+        "",
+    )
 }
 
 #[test]
@@ -218,9 +233,9 @@ fn summaries_of_different_sizes_do_not_merge() {
 /// Options that the contents depend on, besides parameters and seed.
 #[test]
 fn summaries_of_different_options_do_not_merge() {
-    let by = Options { by: Measure::Bytes, ..small() };
-    let threshold = Options { threshold: Threshold::Weight(1000), ..small() };
-    let spread = Options { spread: 200, ..small() };
+    let by = Options { by: Measure::Bytes, ..small().for_keys(4) };
+    let threshold = Options { threshold: Threshold::Weight(1000), ..small().for_keys(4) };
+    let spread = Options { spread: 200, ..small().for_keys(4) };
     let shapes = [("columns", "64"), ("buckets", "64")];
     for (name, state, other, reason) in [
         ("count-array", "counter", &threshold, "thresholds differ"),
@@ -243,13 +258,13 @@ fn summaries_of_different_options_do_not_merge() {
             })
             .collect();
         let with = |options: &Options| options.clone().with(parameters.iter().copied());
-        assert!(refuses::<Key4>(info, &with(&small()), &with(other), reason));
+        assert!(refuses::<Key8, 4>(info, &with(&small().for_keys(4)), &with(other), reason));
     }
     // Options that a summary does not depend on may differ.
     for other in [&by, &threshold, &spread] {
         let info = catalog::info("linear-table").unwrap();
-        let mut summary = build::<Key4>(info, &small()).unwrap();
-        summary.merge(&*build::<Key4>(info, other).unwrap()).unwrap();
+        let mut summary = build::<Key8>(info, &small().for_keys(4)).unwrap();
+        summary.merge(&*build::<Key8>(info, other).unwrap()).unwrap();
     }
 }
 
@@ -263,7 +278,7 @@ fn keys_heavy_only_in_the_sum_count_as_overflow() {
         let options = Options { threshold, apart, ..small() };
         let info = catalog::info(name).unwrap();
         let [mut sum, other] = parts.map(|packets| {
-            let mut part = build::<Key4>(info, &options).unwrap();
+            let mut part = build::<Key8>(info, &options).unwrap();
             feed(&mut *part, &heavy[..packets], 256);
             part
         });

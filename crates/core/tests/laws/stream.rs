@@ -17,12 +17,7 @@ pub(crate) struct Packet {
     pub(crate) peer: u32,
 }
 
-/// The key of a flow, its number spread over all of the key's bytes.
-pub(crate) fn key<K: FlowKey>(flow: u32) -> K {
-    key_of(flow, K::BYTES)
-}
-
-/// As [`key`], of so many bytes.
+/// The key of a flow, its number spread over all `bytes` bytes.
 pub(crate) fn key_of<K: FlowKey>(flow: u32, bytes: usize) -> K {
     let canonical: Vec<u8> = (0..bytes).map(|at| flow.to_be_bytes()[(3 + at) % 4]).collect();
     K::from_canonical(&canonical).unwrap()

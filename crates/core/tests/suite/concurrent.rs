@@ -7,7 +7,7 @@ use std::thread;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::concurrent::ConcurrentIngest;
 use flowgauge_core::summary::{BuildErrorKind, Options};
 use flowgauge_core::terms::{Measure, Size};
@@ -117,7 +117,6 @@ fn flows_equal_one_worker<K: FlowKey>() {
 
 #[test]
 fn flows_are_those_of_one_worker_with_keys_of_any_width() {
-    flows_equal_one_worker::<Key4>();
     flows_equal_one_worker::<Key8>();
     flows_equal_one_worker::<Key16>();
     flows_equal_one_worker::<Key37>();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
@@ -12,11 +12,12 @@ use crate::zipf::Zipf;
 
 const SEEDS: u64 = 32;
 
-type Sketch = Box<dyn Summary<Key4>>;
+type Sketch = Box<dyn Summary<Key8>>;
 type Model = BTreeMap<u32, u64>;
 
 fn elastic(by: Measure, seed: u64, buckets: u64, light: u64) -> Sketch {
-    let mut options = Options::new(1 << 20, seed).with([("buckets", buckets), ("light", light)]);
+    let mut options =
+        Options::new(1 << 20, seed).for_keys(4).with([("buckets", buckets), ("light", light)]);
     options.by = by;
     catalog::build("elastic-sketch", &options).unwrap()
 }
@@ -36,7 +37,7 @@ fn model(packets: &[(u32, u32)], by: Measure) -> Model {
 }
 
 fn size(summary: &Sketch, flow: u32, by: Measure) -> Estimate {
-    summary.answers().size().unwrap().estimate(key(flow).canonical(Key4::BYTES)).by(by).unwrap()
+    summary.answers().size().unwrap().estimate(key(flow).canonical(4)).by(by).unwrap()
 }
 
 /// Upper bounds always hold, lower bounds in 95 of 100 cases; bounds without a confidence always

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8, KeyKind};
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::{Answers, BuildErrorKind, Estimate, Options, SizeEstimate, Summary};
 use flowgauge_core::task::{
     AddressItem, EpochContext, HistoryShape, Lane, Lists, Report, Selection, Side, TASKS, Task,
@@ -23,10 +23,10 @@ const SEEDS: u64 = 32;
 const CELLS: u64 = 1 << 14;
 
 type Model<K = u32> = BTreeMap<K, Size>;
-type Radar = Box<dyn Summary<Key4>>;
+type Radar = Box<dyn Summary<Key8>>;
 
 fn radar(seed: u64, parameters: &[(&str, u64)]) -> Radar {
-    let options = Options::new(1 << 20, seed).with(parameters.iter().copied());
+    let options = Options::new(1 << 20, seed).for_keys(4).with(parameters.iter().copied());
     catalog::build("flow-radar", &options).unwrap()
 }
 
@@ -152,7 +152,7 @@ fn an_overloaded_radar_invents_nothing_and_conserves_packets() {
         }
         let sizes = answers.size().unwrap();
         for (flow, truth) in model.iter().step_by(97) {
-            let size = sizes.estimate(key(*flow).canonical(Key4::BYTES));
+            let size = sizes.estimate(key(*flow).canonical(4));
             assert!(holds(size, *truth), "{flow}: {size:?} of {truth:?}");
         }
     }
@@ -181,7 +181,7 @@ fn flows_that_the_filter_missed_make_sizes_uncertain() {
             let truth = model.len() as f64;
             assert!(flows.low <= truth && truth <= flows.high, "{flows:?} of {truth}");
             for flow in (0..6000).step_by(7) {
-                let size = answers.size().unwrap().estimate(key(flow).canonical(Key4::BYTES));
+                let size = answers.size().unwrap().estimate(key(flow).canonical(4));
                 let truth = model.get(&flow).copied().unwrap_or_default();
                 assert!(holds(size, truth), "{seed}: {flow}: {size:?} of {truth:?}");
             }
@@ -281,7 +281,7 @@ fn a_number_of_flows_says_how_many_cells() {
 #[test]
 fn wrong_parameters_are_refused() {
     let refused = |parameters: &[(&str, &str)]| {
-        let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
+        let options = Options::new(1 << 20, 1).for_keys(4).with(parameters.iter().copied());
         catalog::build::<Key8>("flow-radar", &options).err().unwrap()
     };
     assert!(matches!(
@@ -319,13 +319,13 @@ fn cells_full_of_flows_take_no_new_ones_in_any_batches() {
         assert!((65_535..=2 * 65_535).contains(&undecoded), "{undecoded} flows");
         // The first flows are in the cells, and are counted there.
         for flow in (0..1000).step_by(7) {
-            let size = answers.size().unwrap().estimate(key(flow).canonical(Key4::BYTES));
+            let size = answers.size().unwrap().estimate(key(flow).canonical(4));
             assert!(size.packets.unwrap().high >= 2.0 && holds(size, model[&flow]), "{size:?}");
         }
         let mut counted = answers.untracked();
         answers.flows().unwrap().for_each(&mut |_, size| counted += size);
         assert_eq!(counted, model.values().copied().sum());
-        let options = Options::new(1 << 20, 1).with(parameters);
+        let options = Options::new(1 << 20, 1).for_keys(4).with(parameters);
         encode(catalog::info("flow-radar").unwrap(), &options, &*radar)
     });
     assert!(stored[0] == stored[1] && stored[1] == stored[2]);

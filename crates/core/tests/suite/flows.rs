@@ -1,12 +1,12 @@
 //! Keys of numbered flows, and summaries that take their packets.
 
 use flowgauge_core::batch::Batch;
-use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::Summary;
 
 /// The key of a flow.
-pub(crate) fn key(flow: u32) -> Key4 {
-    Key4::from_canonical(&flow.to_be_bytes()).unwrap()
+pub(crate) fn key(flow: u32) -> Key8 {
+    Key8::from_canonical(&flow.to_be_bytes()).unwrap()
 }
 
 /// Feeds packets, each a flow and its bytes, to a summary, and settles it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37, KeyKind, KeySpec};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37, KeyKind, KeySpec};
 use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::task::{EpochContext, HierarchyItem, Lane, Lists, Report, TaskOptions, find};
 use flowgauge_core::terms::{Hierarchy, Measure, Size, Threshold};
@@ -194,8 +194,8 @@ fn equals_the_table<K: FlowKey>(kind: KeyKind, hierarchy: Hierarchy, prefixes: (
 #[test]
 fn with_room_for_all_prefixes_the_report_is_exact() {
     for prefixes in [(32, 128), (24, 64), (20, 61), (0, 0)] {
-        equals_the_table::<Key4>(KeyKind::SOURCE, Hierarchy::Bytes, prefixes);
-        equals_the_table::<Key4>(KeyKind::DESTINATION, Hierarchy::Bits, prefixes);
+        equals_the_table::<Key8>(KeyKind::SOURCE, Hierarchy::Bytes, prefixes);
+        equals_the_table::<Key8>(KeyKind::DESTINATION, Hierarchy::Bits, prefixes);
         equals_the_table::<Key16>(KeyKind::SOURCE, Hierarchy::Bytes, prefixes);
         equals_the_table::<Key8>(KeyKind::PAIR, Hierarchy::Pair, prefixes);
     }
@@ -257,10 +257,10 @@ fn keeps_its_promises<K: FlowKey>(
 fn no_heavy_prefix_is_missed_and_bounds_hold() {
     for by in BOTH {
         for seed in 0..2 {
-            let one = packets::<Key4>(20_000, 9.0, KeyKind::SOURCE.into(), seed);
+            let one = packets::<Key8>(20_000, 9.0, KeyKind::SOURCE.into(), seed);
             for counters in [100, 400] {
                 let options = options(Hierarchy::Bytes, by, seed, counters);
-                let sum = summary::<Key4>("mst", &options, &one);
+                let sum = summary::<Key8>("mst", &options, &one);
                 keeps_its_promises(&*sum, by, Hierarchy::Bytes, KeyKind::SOURCE, &one, counters);
             }
         }
@@ -273,11 +273,11 @@ fn no_heavy_prefix_is_missed_and_bounds_hold() {
 
 #[test]
 fn shards_merge_within_the_bounds() {
-    let packets = packets::<Key4>(20_000, 9.0, KeyKind::SOURCE.into(), 5);
+    let packets = packets::<Key8>(20_000, 9.0, KeyKind::SOURCE.into(), 5);
     for shards in [2, 7, 16] {
         let options = options(Hierarchy::Bytes, Measure::Packets, 1, 300);
         let parts = packets.chunks(packets.len().div_ceil(shards));
-        let mut parts = parts.map(|part| summary::<Key4>("mst", &options, part));
+        let mut parts = parts.map(|part| summary::<Key8>("mst", &options, part));
         let mut sum = parts.next().unwrap();
         parts.for_each(|part| sum.merge(&*part).unwrap());
         let (by, kind) = (Measure::Packets, KeyKind::SOURCE);
@@ -289,11 +289,11 @@ fn shards_merge_within_the_bounds() {
 #[test]
 fn two_lanes_are_two_trees_with_one_threshold() {
     let (hierarchy, by, key) = (Hierarchy::Bytes, Measure::Packets, KeyKind::SOURCE.into());
-    let (four, six) = (packets::<Key4>(2000, 6.0, key, 1), packets::<Key16>(1000, 3.0, key, 2));
+    let (four, six) = (packets::<Key8>(2000, 6.0, key, 1), packets::<Key16>(1000, 3.0, key, 2));
     let all = [four.clone(), six.clone()].concat();
     let report = |name, counters| {
         let options = options(hierarchy, by, 1, counters);
-        let four = summary::<Key4>(name, &options, &four);
+        let four = summary::<Key8>(name, &options, &four);
         let six = summary::<Key16>(name, &options, &six);
         let lanes = [lane(key, &*four), lane(key, &*six)];
         run(hierarchy, by, Threshold::Share(0.05), &lanes, &all).unwrap()
@@ -314,7 +314,7 @@ fn rhhh_converges() {
     const Z: f64 = 2.576;
     let (hierarchy, kind) = (Hierarchy::Bytes, KeyKind::SOURCE);
     let count = 60_000;
-    let packets = packets::<Key4>(count, 6.0, kind.into(), 3);
+    let packets = packets::<Key8>(count, 6.0, kind.into(), 3);
     for by in BOTH {
         let all = oracle(&packets, by, 1, &[]);
         let total = all.values().map(|sums| sums.0).max().unwrap() as f64;
@@ -326,7 +326,7 @@ fn rhhh_converges() {
             for seed in 0..seeds() {
                 let parameters = [("counters", counters), ("v", v)];
                 let options = options(hierarchy, by, seed, 0).with(parameters);
-                let sum = summary::<Key4>("rhhh", &options, &packets);
+                let sum = summary::<Key8>("rhhh", &options, &packets);
                 let lanes = [lane(kind.into(), &*sum)];
                 let threshold = Threshold::Share(0.2);
                 let (threshold, items) = run(hierarchy, by, threshold, &lanes, &packets).unwrap();
@@ -367,25 +367,24 @@ fn rhhh_converges() {
 /// One number of sides serves both IP versions; IPv6 has more nodes, and each has a side.
 #[test]
 fn a_die_has_a_side_for_each_node() {
-    fn sides<K: FlowKey>(hierarchy: Hierarchy, v: u64) -> Result<String, String> {
-        let key_bytes = if hierarchy == Hierarchy::Pair { K::SHORTEST } else { K::BYTES };
+    fn sides<K: FlowKey>(key_bytes: usize, hierarchy: Hierarchy, v: u64) -> Result<String, String> {
         let options = options(hierarchy, Measure::Packets, 1, 0).for_keys(key_bytes);
         let options = options.with([("counters", 4), ("v", v)]);
         let summary = catalog::build::<K>("rhhh", &options).map_err(|error| error.to_string())?;
         Ok(summary.parameters()[1].1.to_string())
     }
     let is = |sides: u64| Ok(sides.to_string());
-    assert_eq!(sides::<Key4>(Hierarchy::Bytes, 10), is(10));
-    assert_eq!(sides::<Key16>(Hierarchy::Bytes, 10), is(17));
-    assert_eq!(sides::<Key16>(Hierarchy::Bytes, 170), is(170));
-    assert_eq!(sides::<Key16>(Hierarchy::Bits, 33), is(129));
-    assert_eq!(sides::<Key8>(Hierarchy::Pair, 25), is(25));
-    assert_eq!(sides::<Key37>(Hierarchy::Pair, 25), is(289));
+    assert_eq!(sides::<Key8>(4, Hierarchy::Bytes, 10), is(10));
+    assert_eq!(sides::<Key16>(16, Hierarchy::Bytes, 10), is(17));
+    assert_eq!(sides::<Key16>(16, Hierarchy::Bytes, 170), is(170));
+    assert_eq!(sides::<Key16>(16, Hierarchy::Bits, 33), is(129));
+    assert_eq!(sides::<Key8>(8, Hierarchy::Pair, 25), is(25));
+    assert_eq!(sides::<Key37>(32, Hierarchy::Pair, 25), is(289));
     for (result, fewest) in [
-        (sides::<Key4>(Hierarchy::Bytes, 4), 5),
-        (sides::<Key16>(Hierarchy::Bytes, 4), 5),
-        (sides::<Key4>(Hierarchy::Bits, 32), 33),
-        (sides::<Key8>(Hierarchy::Pair, 24), 25),
+        (sides::<Key8>(4, Hierarchy::Bytes, 4), 5),
+        (sides::<Key16>(16, Hierarchy::Bytes, 4), 5),
+        (sides::<Key8>(4, Hierarchy::Bits, 32), 33),
+        (sides::<Key8>(8, Hierarchy::Pair, 24), 25),
     ] {
         let error = result.unwrap_err();
         assert!(error.contains(&format!("is not a whole number from {fewest} to")), "{error}");
@@ -397,12 +396,12 @@ fn a_die_has_a_side_for_each_node() {
 #[test]
 fn rhhh_reports_heavy_prefixes() {
     let (hierarchy, kind, by) = (Hierarchy::Bytes, KeyKind::SOURCE, Measure::Packets);
-    let packets = packets::<Key4>(200_000, 256.0, kind.into(), 3);
+    let packets = packets::<Key8>(200_000, 256.0, kind.into(), 3);
     let truth = truly_heavy(&packets, by, 1, 199.0);
     let (mut right, mut reported, mut wanted) = (0, 0, 0);
     for seed in 0..8 {
         let sum =
-            summary::<Key4>("rhhh", &options(hierarchy, by, seed, 0).with([("v", 5)]), &packets);
+            summary::<Key8>("rhhh", &options(hierarchy, by, seed, 0).with([("v", 5)]), &packets);
         let least = sum.answers().prefixes().unwrap().sampling().unwrap().least();
         assert!((198.5..199.5).contains(&least), "{least}");
         let (threshold, lanes) = (Threshold::Weight(199), [lane(kind.into(), &*sum)]);
@@ -425,7 +424,7 @@ fn many_reported_prefixes_take_linear_time() {
     });
     let packets: Vec<Packet> = flows.collect();
     let report = |name, counters| {
-        let sum = summary::<Key4>(name, &options(hierarchy, by, 1, counters), &packets);
+        let sum = summary::<Key8>(name, &options(hierarchy, by, 1, counters), &packets);
         run(hierarchy, by, Threshold::Weight(1), &[lane(kind.into(), &*sum)], &packets).unwrap().1
     };
     let exact = report("linear-table", 0);
@@ -449,8 +448,8 @@ fn unsuitable_keys_and_questions_are_refused() {
         let [five, pair] = build(Hierarchy::Pair, name);
         assert!(refused(five).contains("needs --key pair") && pair.is_ok());
     }
-    let options = options(Hierarchy::Bytes, Measure::Packets, 1, 10);
-    let counts = catalog::build::<Key4>("mst", &options).unwrap();
+    let options = options(Hierarchy::Bytes, Measure::Packets, 1, 10).for_keys(4);
+    let counts = catalog::build::<Key8>("mst", &options).unwrap();
     let lanes = [lane(KeyKind::SOURCE.into(), &*counts)];
     let ask = |hierarchy, by| run(hierarchy, by, Threshold::Share(0.1), &lanes, &[]).map(drop);
     assert!(refused(ask(Hierarchy::Bits, Measure::Packets)).contains("another hierarchy"));

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use flowgauge_core::key::{
-    CanonicalKey, Extract, Field, FlowKey, Key4, Key8, Key16, Key37, KeyError, KeyKind, KeySpec,
+    CanonicalKey, Extract, Field, FlowKey, Key8, Key16, Key37, KeyError, KeyKind, KeySpec,
 };
 use flowgauge_core::packet::{Extras, Fault, Ip, Layer, Malformed, Ports};
 
@@ -103,16 +103,14 @@ fn extract<K: FlowKey + Extract<N>, const N: usize>(
 
 fn extract4(kind: KeyKind, ip: &Ip<8>) -> Result<CanonicalKey, Malformed> {
     match KeySpec::from(kind).lanes()[0] {
-        4 => extract::<Key4, 8>(kind, ip),
-        8 => extract::<Key8, 8>(kind, ip),
+        4 | 8 => extract::<Key8, 8>(kind, ip),
         _ => extract::<Key16, 8>(kind, ip),
     }
 }
 
 fn extract6(kind: KeyKind, ip: &Ip<32>) -> Result<CanonicalKey, Malformed> {
     match KeySpec::from(kind).lanes() {
-        [4] => extract::<Key4, 32>(kind, ip),
-        [8] => extract::<Key8, 32>(kind, ip),
+        [4 | 8] => extract::<Key8, 32>(kind, ip),
         [16] | [_, 16] => extract::<Key16, 32>(kind, ip),
         _ => extract::<Key37, 32>(kind, ip),
     }
@@ -314,8 +312,8 @@ fn check_mask<K: FlowKey>(spec: KeySpec, bytes: usize, prefix: u8, address_bytes
 fn masks_keep_the_prefix_of_each_address() {
     for v4_prefix in 0..=32 {
         let with = |kind| KeySpec::from(kind).with_prefixes(v4_prefix, 77);
-        check_mask::<Key4>(with(KeyKind::SOURCE), 4, v4_prefix, &[4]);
-        check_mask::<Key4>(with(KeyKind::DESTINATION), 4, v4_prefix, &[4]);
+        check_mask::<Key8>(with(KeyKind::SOURCE), 4, v4_prefix, &[4]);
+        check_mask::<Key8>(with(KeyKind::DESTINATION), 4, v4_prefix, &[4]);
         check_mask::<Key8>(with(KeyKind::PAIR), 8, v4_prefix, &[4, 4]);
         check_mask::<Key16>(with(KeyKind::FIVE_TUPLE), 13, v4_prefix, &[4, 4]);
     }
@@ -331,8 +329,8 @@ fn masks_keep_the_prefix_of_each_address() {
     check_mask::<Key37>(spec("destination/1,61+protocol"), 32, 61, &[16]);
     let uneven = spec("source/24+destination/8").mask::<Key8>(8);
     assert_eq!(uneven.canonical(8), [255, 255, 255, 0, 255, 0, 0, 0]);
-    check_mask::<Key4>(spec("protocol"), 4, 32, &[]);
-    check_mask::<Key4>(spec("destination-port"), 4, 32, &[]);
+    check_mask::<Key8>(spec("protocol"), 4, 32, &[]);
+    check_mask::<Key8>(spec("destination-port"), 4, 32, &[]);
 }
 
 #[test]

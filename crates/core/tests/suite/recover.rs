@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::{BuildErrorKind, Estimate, Options, Setting, Summary};
 use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
@@ -20,30 +20,30 @@ use crate::zipf::Zipf;
 
 const SEEDS: u64 = 32;
 
-/// The key of a number: neighbours differ in one byte, as addresses of a network do.
-fn key<K: FlowKey>(number: u32) -> K {
+/// The key of a number, of so many bytes: neighbours differ in one byte, as addresses of a network do.
+fn key<const BYTES: usize>(number: u32) -> Key8 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
     bytes[4..].copy_from_slice(&(number / 16).to_be_bytes());
-    K::from_canonical(&bytes[..K::BYTES]).unwrap()
+    Key8::from_canonical(&bytes[..BYTES]).unwrap()
 }
 
-fn canonical<K: FlowKey>(key: K) -> CanonicalKey {
-    CanonicalKey::new(key.canonical(K::BYTES))
+fn canonical<const BYTES: usize>(number: u32) -> CanonicalKey {
+    CanonicalKey::new(key::<BYTES>(number).canonical(BYTES))
 }
 
-fn build<K: FlowKey>(name: &str, options: &Options) -> Box<dyn Summary<K>> {
-    catalog::build(name, options).unwrap()
+fn build<const BYTES: usize>(name: &str, options: &Options) -> Box<dyn Summary<Key8>> {
+    catalog::build(name, &options.clone().for_keys(BYTES)).unwrap()
 }
 
 /// A packet: the number of its key, its bytes, and its element.
 type Packet = (u32, u32, u64);
 
-fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, packets: &[Packet]) {
+fn feed<const BYTES: usize>(summary: &mut dyn Summary<Key8>, packets: &[Packet]) {
     let mut batch = Batch::new();
     for packets in packets.chunks(256) {
         for &(number, bytes, element) in packets {
-            batch.push_with_element(key(number), bytes, 0, element);
+            batch.push_with_element(key::<BYTES>(number), bytes, 0, element);
         }
         summary.ingest(&mut batch);
         batch.clear();
@@ -93,7 +93,7 @@ impl Score {
     }
 }
 
-fn finds_changes<K: FlowKey>(seeds: u64, parameters: &[(&str, u64)], by: Measure) {
+fn finds_changes<const BYTES: usize>(seeds: u64, parameters: &[(&str, u64)], by: Measure) {
     const THRESHOLD: f64 = 1000.0;
     let mut score = Score::default();
     for seed in 0..seeds {
@@ -103,8 +103,8 @@ fn finds_changes<K: FlowKey>(seeds: u64, parameters: &[(&str, u64)], by: Measure
         let unit = if by == Measure::Bytes { 100.0 } else { 1.0 };
         // Only the cells remain of an epoch.
         let mut cells = epochs.each_ref().map(|packets| {
-            let mut sketch = build::<K>("reversible-sketch", &options);
-            feed(&mut *sketch, packets);
+            let mut sketch = build::<BYTES>("reversible-sketch", &options);
+            feed::<BYTES>(&mut *sketch, packets);
             let cells = sketch.answers().cells().unwrap();
             let mut out = vec![0.0; cells.len()];
             cells.read(&mut out);
@@ -113,7 +113,7 @@ fn finds_changes<K: FlowKey>(seeds: u64, parameters: &[(&str, u64)], by: Measure
         let [before, now] = &mut cells;
         now.iter_mut().zip(before).for_each(|(now, before)| *now -= *before);
 
-        let sketch = build::<K>("reversible-sketch", &options);
+        let sketch = build::<BYTES>("reversible-sketch", &options);
         let answers = sketch.answers().cells().unwrap();
         answers.seal(now);
         let mut found = HashSet::new();
@@ -126,11 +126,11 @@ fn finds_changes<K: FlowKey>(seeds: u64, parameters: &[(&str, u64)], by: Measure
         truth.retain(|_, change| change.abs() > THRESHOLD);
         assert!(truth.len() >= 98, "{}", truth.len());
         for (number, change) in &truth {
-            let key = key::<K>(*number);
-            let estimate = answers.estimate(now, key.canonical(K::BYTES));
+            let key = canonical::<BYTES>(*number);
+            let estimate = answers.estimate(now, key.as_bytes());
             // The bounds hold for 99 of 100.
             assert!((estimate.value - unit * change).abs() < unit * 200.0, "{estimate:?} {change}");
-            score.right += u32::from(found.contains(&canonical(key)));
+            score.right += u32::from(found.contains(&key));
         }
         score.found += found.len() as u32;
         score.truth += truth.len() as u32;
@@ -140,24 +140,24 @@ fn finds_changes<K: FlowKey>(seeds: u64, parameters: &[(&str, u64)], by: Measure
 
 #[test]
 fn changed_keys_of_32_bits_come_from_the_cells_alone() {
-    finds_changes::<Key4>(SEEDS, &[("rows", 4), ("columns", 65536)], Measure::Packets);
+    finds_changes::<4>(SEEDS, &[("rows", 4), ("columns", 65536)], Measure::Packets);
 }
 
 /// The sketch of the papers, without a row that verifies.
 #[test]
 fn four_rows_suffice_for_32_bits() {
-    finds_changes::<Key4>(SEEDS, &[("rows", 4), ("verify", 0), ("columns", 65536)], Measure::Bytes);
+    finds_changes::<4>(SEEDS, &[("rows", 4), ("verify", 0), ("columns", 65536)], Measure::Bytes);
 }
 
 #[test]
 fn changed_keys_of_64_bits_come_from_the_cells_alone() {
-    finds_changes::<Key8>(SEEDS, &[("columns", 65536)], Measure::Packets);
+    finds_changes::<8>(SEEDS, &[("columns", 65536)], Measure::Packets);
 }
 
 /// Rows of three words instead of two.
 #[test]
 fn changed_keys_of_64_bits_come_from_more_columns() {
-    finds_changes::<Key8>(4, &[("columns", 131_072)], Measure::Packets);
+    finds_changes::<8>(4, &[("columns", 131_072)], Measure::Packets);
 }
 
 /// No key over the threshold is missing, since no counter is below the truth, and bounds hold as
@@ -169,16 +169,16 @@ fn heavy_keys_are_candidates() {
         let mut options =
             Options::new(1, seed).with([("rows", 4), ("verify", 1), ("columns", 16384)]);
         options.threshold = Threshold::Weight(500);
-        let mut sketch = build::<Key4>("reversible-sketch", &options);
+        let mut sketch = build::<4>("reversible-sketch", &options);
         let packets = background(100_000, seed);
-        feed(&mut *sketch, &packets);
+        feed::<4>(&mut *sketch, &packets);
         let mut found = HashMap::new();
         let candidates = sketch.answers().candidates().unwrap();
         candidates.for_each(&mut |key, size| assert!(found.insert(key, size).is_none()));
         assert_eq!(candidates.overflow(), 0);
         for (number, truth) in sizes(&packets) {
             let estimate = sketch.answers().size().unwrap();
-            let key = canonical(key::<Key4>(number));
+            let key = canonical::<4>(number);
             let packets = estimate.estimate(key.as_bytes()).packets.unwrap();
             assert!(packets.high >= truth && packets.low <= packets.value);
             asked += 1;
@@ -204,28 +204,28 @@ fn heavy_keys_are_candidates() {
 /// number of columns. Shapes that let a key bring more than one are refused.
 #[test]
 fn a_heavy_key_brings_few_others() {
-    fn wrong<K: FlowKey>(parameters: &[(&str, u64)]) -> f64 {
+    fn wrong<const BYTES: usize>(parameters: &[(&str, u64)]) -> f64 {
         let mut wrong = 0;
         for seed in 0..SEEDS {
             let mut options = Options::new(1, seed).with(parameters.iter().copied());
             options.threshold = Threshold::Weight(50);
-            let mut sketch = build::<K>("reversible-sketch", &options);
-            feed(&mut *sketch, &[(seed as u32, 64, 0); 100]);
+            let mut sketch = build::<BYTES>("reversible-sketch", &options);
+            feed::<BYTES>(&mut *sketch, &[(seed as u32, 64, 0); 100]);
             let mut named = Vec::new();
             sketch.answers().candidates().unwrap().for_each(&mut |key, _| named.push(key));
-            assert!(named.contains(&canonical(key::<K>(seed as u32))));
+            assert!(named.contains(&canonical::<BYTES>(seed as u32)));
             wrong += named.len() - 1;
         }
         wrong as f64 / SEEDS as f64
     }
     // 0.06, 0.02, 0.27 and 0.99 are expected. They come in clusters, hence the wide limits.
-    assert!(wrong::<Key4>(&[("columns", 256)]) <= 0.3);
-    assert!(wrong::<Key4>(&[("columns", 512)]) <= 0.1);
-    assert!(wrong::<Key4>(&[("columns", 4096), ("verify", 0)]) <= 0.6);
-    assert!(wrong::<Key8>(&[("columns", 256)]) <= 2.0);
+    assert!(wrong::<4>(&[("columns", 256)]) <= 0.3);
+    assert!(wrong::<4>(&[("columns", 512)]) <= 0.1);
+    assert!(wrong::<4>(&[("columns", 4096), ("verify", 0)]) <= 0.6);
+    assert!(wrong::<8>(&[("columns", 256)]) <= 2.0);
     let refused = |parameters: &[(&str, &str)]| {
-        let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
-        catalog::build::<Key4>("reversible-sketch", &options).err().unwrap().to_string()
+        let options = Options::new(1 << 20, 1).for_keys(4).with(parameters.iter().copied());
+        catalog::build::<Key8>("reversible-sketch", &options).err().unwrap().to_string()
     };
     for (parameters, fewest) in [
         (&[("columns", "128")][..], 256),
@@ -235,7 +235,9 @@ fn a_heavy_key_brings_few_others() {
         let error = refused(parameters);
         assert!(error.contains(&format!("fewer than {fewest} columns recover")), "{error}");
     }
-    let error = catalog::build::<Key4>("reversible-sketch", &Options::new(8192, 1)).err().unwrap();
+    let error = catalog::build::<Key8>("reversible-sketch", &Options::new(8192, 1).for_keys(4))
+        .err()
+        .unwrap();
     assert!(
         matches!(error.kind(), BuildErrorKind::TooLittleMemory { needed: 9216, .. }),
         "{error}"
@@ -245,9 +247,9 @@ fn a_heavy_key_brings_few_others() {
 /// A search ends, with what it has found, however the cells are filled.
 #[test]
 fn the_time_of_a_recovery_is_bounded() {
-    fn ends<K: FlowKey>(columns: usize) {
+    fn ends<const BYTES: usize>(columns: usize) {
         let options = Options::new(1, 1).with([("columns", columns)]);
-        let sketch = build::<K>("reversible-sketch", &options);
+        let sketch = build::<BYTES>("reversible-sketch", &options);
         let cells = sketch.answers().cells().unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         let mut fill = |cell: fn(&mut fastrand::Rng, usize) -> f64| {
@@ -266,24 +268,24 @@ fn the_time_of_a_recovery_is_bounded() {
         fill(|_, i| if i % 4096 < 256 { 1000.0 } else { 0.0 });
         fill(|_, _| 0.0);
     }
-    ends::<Key4>(65536);
-    ends::<Key4>(1 << 20);
-    ends::<Key8>(65536);
-    ends::<Key8>(512);
+    ends::<4>(65536);
+    ends::<4>(1 << 20);
+    ends::<8>(65536);
+    ends::<8>(512);
 }
 
 /// Every key is over the threshold: the heaviest are listed, the others counted.
 #[test]
 fn a_loaded_sketch_names_the_heaviest_and_counts_the_others() {
-    fn loaded<K: FlowKey>() {
+    fn loaded<const BYTES: usize>() {
         let mut options = Options::new(1, 3).with([("columns", 65536)]);
         options.threshold = Threshold::Weight(0);
-        let mut sketch = build::<K>("reversible-sketch", &options);
+        let mut sketch = build::<BYTES>("reversible-sketch", &options);
         let mut packets = background(150_000, 7);
         for giant in 0..20 {
             packets.extend(std::iter::repeat_n((0xc000_0200 + giant, 100, 0), 4000));
         }
-        feed(&mut *sketch, &packets);
+        feed::<BYTES>(&mut *sketch, &packets);
         let candidates = sketch.answers().candidates().unwrap();
         let start = Instant::now();
         let mut found = HashSet::new();
@@ -291,17 +293,17 @@ fn a_loaded_sketch_names_the_heaviest_and_counts_the_others() {
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         assert!(candidates.overflow() > 0);
         for giant in 0..20 {
-            assert!(found.contains(&canonical(key::<K>(0xc000_0200 + giant))), "{giant}");
+            assert!(found.contains(&canonical::<BYTES>(0xc000_0200 + giant)), "{giant}");
         }
         assert!(found.len() < 2000, "{} keys, most of them by chance", found.len());
     }
-    loaded::<Key4>();
-    loaded::<Key8>();
+    loaded::<4>();
+    loaded::<8>();
 }
 
 /// The element of a peer.
 fn element(peer: u32) -> u64 {
-    Digester::new(Seed::number(5), Isa::best()).digest(&peer, 4)
+    Digester::new(Seed::number(5), Isa::best()).digest(&u64::from(peer), 4)
 }
 
 /// Sources of Zipf 1.1 with up to three peers, superspreaders of 170 to 600 peers with a packet or
@@ -334,15 +336,15 @@ fn distinct(packets: &[Packet]) -> HashMap<u32, f64> {
     distinct
 }
 
-fn finds_spreaders<K: FlowKey>() {
+fn finds_spreaders<const BYTES: usize>() {
     let mut score = Score::default();
     let mut outside = 0;
     for seed in 0..SEEDS {
         let options = Options::new(1, seed).with([("columns", 16384), ("bits", 256)]);
-        let mut sketch = build::<K>("two-level", &options);
+        let mut sketch = build::<BYTES>("two-level", &options);
         assert!(sketch.wants_elements());
         let packets = spreading(60_000, 30, seed);
-        feed(&mut *sketch, &packets);
+        feed::<BYTES>(&mut *sketch, &packets);
         let spread = sketch.answers().spread().unwrap();
         let mut found = HashMap::new();
         spread.for_each(&mut |key, distinct| assert!(found.insert(key, distinct).is_none()));
@@ -352,7 +354,7 @@ fn finds_spreaders<K: FlowKey>() {
         truth.retain(|_, peers| *peers > 128.0);
         assert_eq!(truth.len(), 30);
         for (number, peers) in &truth {
-            if let Some(estimate) = found.get(&canonical(key::<K>(*number))) {
+            if let Some(estimate) = found.get(&canonical::<BYTES>(*number)) {
                 score.right += 1;
                 outside += u32::from(estimate.low > *peers || estimate.high < *peers);
                 assert!((estimate.value / peers - 1.0).abs() < 0.4, "{estimate:?} {peers}");
@@ -369,12 +371,12 @@ fn finds_spreaders<K: FlowKey>() {
 
 #[test]
 fn spreaders_are_found() {
-    finds_spreaders::<Key4>();
+    finds_spreaders::<4>();
 }
 
 #[test]
 fn spreaders_of_64_bits_are_found() {
-    finds_spreaders::<Key8>();
+    finds_spreaders::<8>();
 }
 
 /// Bitmaps of 12 bits cannot distinguish 128 from more: the answer is a lower bound.
@@ -382,15 +384,15 @@ fn spreaders_of_64_bits_are_found() {
 fn small_bitmaps_say_at_least() {
     let parameters = [("rows", 4), ("columns", 65536), ("bitmaps", 4096), ("bits", 12)];
     let options = Options::new(1, 1).with(parameters);
-    let mut sketch = build::<Key4>("two-level", &options);
+    let mut sketch = build::<4>("two-level", &options);
     let packets = spreading(300, 20, 1);
-    feed(&mut *sketch, &packets);
+    feed::<4>(&mut *sketch, &packets);
     let mut found = HashMap::new();
     let spread = sketch.answers().spread().unwrap();
     spread.for_each(&mut |key, distinct| assert!(found.insert(key, distinct).is_none()));
     let most = 12.0 * f64::ln(12.0);
     for (number, peers) in distinct(&packets).into_iter().filter(|(_, peers)| *peers > 128.0) {
-        let estimate = found[&canonical(key::<Key4>(number))];
+        let estimate = found[&canonical::<4>(number)];
         assert!((estimate.value - most).abs() < 1e-9, "{estimate:?}");
         assert!(estimate.low > 20.0 && estimate.low <= most, "{estimate:?}");
         assert!(estimate.high >= peers, "{estimate:?} {peers}");
@@ -400,75 +402,76 @@ fn small_bitmaps_say_at_least() {
 /// Three parts merged are the whole, bit for bit.
 #[test]
 fn merged_sketches_equal_one_of_all_packets() {
-    fn merges<K: FlowKey>(name: &str) {
+    fn merges<const BYTES: usize>(name: &str) {
         let options = Options::new(1 << 20, 1);
         let info = catalog::info(name).unwrap();
         let packets = spreading(20_000, 10, 1);
-        let mut one = build::<K>(name, &options);
-        feed(&mut *one, &packets);
-        let mut sum = build::<K>(name, &options);
+        let mut one = build::<BYTES>(name, &options);
+        feed::<BYTES>(&mut *one, &packets);
+        let mut sum = build::<BYTES>(name, &options);
         for part in packets.chunks(packets.len() / 3 + 1) {
-            let mut other = build::<K>(name, &options);
-            feed(&mut *other, part);
+            let mut other = build::<BYTES>(name, &options);
+            feed::<BYTES>(&mut *other, part);
             sum.merge(&*other).unwrap();
         }
         assert!(encode(info, &options, &*sum) == encode(info, &options, &*one), "{name}");
-        let other = build::<K>(name, &Options::new(1 << 17, 1));
+        let other = build::<BYTES>(name, &Options::new(1 << 17, 1));
         assert!(sum.merge(&*other).unwrap_err().to_string().contains("parameters differ"));
     }
     for name in ["reversible-sketch", "two-level"] {
-        merges::<Key4>(name);
-        merges::<Key8>(name);
+        merges::<4>(name);
+        merges::<8>(name);
     }
 }
 
 #[test]
 fn the_zero_key_is_a_key() {
-    fn zero<K: FlowKey>() {
+    fn zero<const BYTES: usize>() {
         let mut options = Options::new(1 << 20, 1);
         options.threshold = Threshold::Weight(100);
         let packets: Vec<Packet> = (0..1000).map(|peer| (0, 60, element(peer))).collect();
-        let mut sketch = build::<K>("reversible-sketch", &options);
-        feed(&mut *sketch, &packets);
+        let mut sketch = build::<BYTES>("reversible-sketch", &options);
+        feed::<BYTES>(&mut *sketch, &packets);
         let mut found = Vec::new();
         sketch.answers().candidates().unwrap().for_each(&mut |key, size| found.push((key, size)));
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].0, canonical(K::zeroed()));
+        assert_eq!(found[0].0, canonical::<BYTES>(0));
         assert!(found[0].1.packets.unwrap().high >= 1000.0);
 
-        let mut sketch = build::<K>("two-level", &options);
-        feed(&mut *sketch, &packets);
+        let mut sketch = build::<BYTES>("two-level", &options);
+        feed::<BYTES>(&mut *sketch, &packets);
         let mut found = Vec::new();
         sketch.answers().spread().unwrap().for_each(&mut |key, peers| found.push((key, peers)));
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].0, canonical(K::zeroed()));
+        assert_eq!(found[0].0, canonical::<BYTES>(0));
         assert!(found[0].1.low <= 1000.0 && found[0].1.high >= 1000.0 * 0.999, "{found:?}");
     }
-    zero::<Key4>();
-    zero::<Key8>();
+    zero::<4>();
+    zero::<8>();
 }
 
 #[test]
 fn impossible_shapes_are_refused_with_the_reason() {
-    fn refusal<K: FlowKey>(name: &str, options: &Options) -> String {
-        catalog::build::<K>(name, options).err().unwrap().to_string()
+    fn refusal<K: FlowKey>(key_bytes: usize, name: &str, options: &Options) -> String {
+        let options = options.clone().for_keys(key_bytes);
+        catalog::build::<K>(name, &options).err().unwrap().to_string()
     }
     let options = Options::new(1 << 20, 1);
     for name in ["reversible-sketch", "two-level"] {
-        for reason in [refusal::<Key16>(name, &options), refusal::<Key37>(name, &options)] {
+        for reason in [refusal::<Key16>(16, name, &options), refusal::<Key37>(40, name, &options)] {
             assert!(reason.contains("too long to be recovered") && reason.contains("linear-table"));
         }
         let with = |parameter, value| options.clone().with([(parameter, value)]);
-        assert!(refusal::<Key4>(name, &with("rows", 3)).contains("from 4 to 8"));
-        assert!(refusal::<Key8>(name, &with("rows", 4)).contains("from 8 to 8"));
-        assert!(refusal::<Key4>(name, &with("columns", 1 << 21)).contains("from 2 to 1048576"));
-        let error = catalog::build::<Key4>(name, &Options::new(4096, 1)).err().unwrap();
+        assert!(refusal::<Key8>(4, name, &with("rows", 3)).contains("from 4 to 8"));
+        assert!(refusal::<Key8>(8, name, &with("rows", 4)).contains("from 8 to 8"));
+        assert!(refusal::<Key8>(4, name, &with("columns", 1 << 21)).contains("from 2 to 1048576"));
+        let error = catalog::build::<Key8>(name, &Options::new(4096, 1).for_keys(4)).err().unwrap();
         assert!(matches!(error.kind(), BuildErrorKind::TooLittleMemory { .. }), "{error}");
     }
     for name in ["reversible-sketch", "two-level"] {
         let wrong = |parameters: &[(&str, &str)]| {
-            let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
-            catalog::build::<Key4>(name, &options).err().unwrap()
+            let options = Options::new(1 << 20, 1).for_keys(4).with(parameters.iter().copied());
+            catalog::build::<Key8>(name, &options).err().unwrap()
         };
         assert!(matches!(
             wrong(&[("columns", "1024"), ("epsilon", "0.01")]).kind(),
@@ -486,15 +489,15 @@ fn impossible_shapes_are_refused_with_the_reason() {
         }
     }
     let more = options.clone().with([("columns", 1024), ("bitmaps", 2048)]);
-    assert!(refusal::<Key4>("two-level", &more).contains("up to the 1024 columns"));
+    assert!(refusal::<Key8>(4, "two-level", &more).contains("up to the 1024 columns"));
 }
 
 /// At least e / 0.001 = 2719 columns, and ln (1 / δ) rows of both kinds, at most 12.
 #[test]
 fn errors_are_targets_too() {
-    fn shape<K: FlowKey>(name: &str, delta: &str) -> [u64; 3] {
+    fn shape<const BYTES: usize>(name: &str, delta: &str) -> [u64; 3] {
         let options = Options::new(1 << 20, 1).with([("epsilon", "0.001"), ("delta", delta)]);
-        let parameters = build::<K>(name, &options).parameters();
+        let parameters = build::<BYTES>(name, &options).parameters();
         let of = |name| parameters.iter().find(|(own, _)| *own == name).unwrap().1;
         ["columns", "rows", "verify"].map(|name| match of(name) {
             Setting::Integer(value) => value,
@@ -502,11 +505,11 @@ fn errors_are_targets_too() {
         })
     }
     for name in ["reversible-sketch", "two-level"] {
-        assert_eq!(shape::<Key4>(name, "0.01"), [4096, 4, 1]);
-        assert_eq!(shape::<Key4>(name, "0.001"), [4096, 4, 3]);
-        assert_eq!(shape::<Key4>(name, "0.00001"), [4096, 8, 4]);
-        assert_eq!(shape::<Key8>(name, "0.01"), [4096, 8, 1]);
-        assert_eq!(shape::<Key8>(name, "0.00001"), [4096, 8, 4]);
+        assert_eq!(shape::<4>(name, "0.01"), [4096, 4, 1]);
+        assert_eq!(shape::<4>(name, "0.001"), [4096, 4, 3]);
+        assert_eq!(shape::<4>(name, "0.00001"), [4096, 8, 4]);
+        assert_eq!(shape::<8>(name, "0.01"), [4096, 8, 1]);
+        assert_eq!(shape::<8>(name, "0.00001"), [4096, 8, 4]);
     }
 }
 
@@ -516,14 +519,13 @@ fn errors_are_targets_too() {
 fn sizes_are_as_near_as_was_asked() {
     for name in ["reversible-sketch", "two-level"] {
         let options = Options::new(1 << 20, 1).with([("epsilon", "0.001")]);
-        let mut sketch = build::<Key8>(name, &options);
+        let mut sketch = build::<8>(name, &options);
         let packets = background(200_000, 7);
-        feed(&mut *sketch, &packets);
+        feed::<8>(&mut *sketch, &packets);
         let sizes_of = sketch.answers().size().unwrap();
         let truth = sizes(&packets);
         let far = truth.iter().filter(|(number, size)| {
-            let estimate =
-                sizes_of.estimate(key::<Key8>(**number).canonical(Key8::BYTES)).packets.unwrap();
+            let estimate = sizes_of.estimate(canonical::<8>(**number).as_bytes()).packets.unwrap();
             (estimate.value - **size).abs() > 0.001 * 200_000.0
         });
         assert!(far.count() < 20);

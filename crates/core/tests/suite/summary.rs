@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::{Estimate, Options, Setting, Summary};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use proptest::prelude::*;
@@ -101,7 +101,6 @@ proptest! {
 
     #[test]
     fn linear_table_is_exact_for_every_key(packets in packets(2000), batch in 1..=BATCH_PACKETS) {
-        linear_table_is_exact::<Key4>(&packets, batch);
         linear_table_is_exact::<Key8>(&packets, batch);
         linear_table_is_exact::<Key16>(&packets, batch);
         linear_table_is_exact::<Key37>(&packets, batch);
@@ -256,7 +255,7 @@ fn heavy_keys_beyond_the_set_are_counted() {
     let parameters = [("columns", 1 << 16), ("candidates", 4)];
     let options =
         Options { threshold: Threshold::Weight(10), ..options(&parameters, Measure::Packets) };
-    let mut array = catalog::build::<Key4>("count-array", &options).unwrap();
+    let mut array = catalog::build::<Key8>("count-array", &options).unwrap();
     let packets: Packets = (0..20 * 12).map(|i| (i % 20, 64)).collect();
     feed(&mut *array, &packets, 256);
     let mut named = 0;
@@ -272,7 +271,7 @@ fn heavy_keys_beyond_the_set_are_counted() {
 fn full_counters_stay_full_and_the_excess_is_counted() {
     for name in ["linear-table", "count-array", "replacing-array"] {
         let options = options(&[], Measure::Packets);
-        let build = || catalog::build::<Key4>(name, &options).unwrap();
+        let build = || catalog::build::<Key8>(name, &options).unwrap();
         let (mut large, mut small) = (build(), build());
         feed(&mut *large, &[(7, 64); 200], 256);
         feed(&mut *small, &[(7, 64); 200], 256);
@@ -286,7 +285,7 @@ fn full_counters_stay_full_and_the_excess_is_counted() {
         let size = answers
             .size()
             .unwrap()
-            .estimate(key::<Key4>(7).canonical(Key4::BYTES))
+            .estimate(key::<Key8>(7).canonical(Key8::BYTES))
             .packets
             .unwrap();
         assert_eq!(size.value as u64, u64::from(u32::MAX), "{name}");
@@ -338,18 +337,18 @@ fn memory_equals_the_catalogs_formula() {
 #[test]
 fn refused_merges_and_builds_give_the_reason() {
     let plain = options(&[], Measure::Packets);
-    let mut table = catalog::build::<Key4>("linear-table", &plain).unwrap();
-    let array = catalog::build::<Key4>("count-array", &plain).unwrap();
+    let mut table = catalog::build::<Key8>("linear-table", &plain).unwrap();
+    let array = catalog::build::<Key8>("count-array", &plain).unwrap();
     assert!(table.merge(&*array).unwrap_err().to_string().contains("types differ"));
 
     let refuse = |name: &str, parameters: &[(&str, u64)]| {
-        let built = catalog::build::<Key4>(name, &options(parameters, Measure::Packets));
+        let built = catalog::build::<Key8>(name, &options(parameters, Measure::Packets));
         built.err().unwrap().to_string()
     };
     assert!(refuse("linear-tabel", &[]).contains("did you mean 'linear-table'?"));
     assert!(refuse("linear-table", &[("rows", 4)]).contains("available: buckets"));
     assert!(refuse("count-array", &[("columns", 1000)]).contains("power of two"));
     let little = Options { memory_bytes: 10, ..plain };
-    let error = catalog::build::<Key4>("linear-table", &little).err().unwrap().to_string();
+    let error = catalog::build::<Key8>("linear-table", &little).err().unwrap().to_string();
     assert!(error.contains("raise --memory"), "{error}");
 }

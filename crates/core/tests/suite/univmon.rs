@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::sketch::UniversalSketch;
 use flowgauge_core::summary::{BuildErrorKind, Estimate, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
@@ -305,12 +305,12 @@ fn samplers(by: Measure) -> [(&'static str, Parameters); 3] {
 }
 
 /// The flow's number in the bytes of a key, the last one first.
-fn key4(flow: u32) -> Key4 {
-    Key4::from_canonical(&flow.rotate_right(8).to_be_bytes()).unwrap()
+fn key4(flow: u32) -> Key8 {
+    Key8::from_canonical(&flow.rotate_right(8).to_be_bytes()).unwrap()
 }
 
 /// A packet every 50 ns, with lengths that vary within flows.
-fn feed_sampled(summary: &mut dyn Summary<Key4>, flows: &[u32]) {
+fn feed_sampled(summary: &mut dyn Summary<Key8>, flows: &[u32]) {
     let (mut batch, mut time_ns) = (Batch::new(), 1_000_000_000);
     for (chunk, first) in flows.chunks(BATCH_PACKETS).zip((0..).step_by(BATCH_PACKETS)) {
         for (flow, number) in chunk.iter().zip(first..) {
@@ -331,8 +331,8 @@ fn build_sampled(
     sampler: Option<&(&'static str, Parameters)>,
     by: Measure,
     seed: u64,
-) -> Box<dyn Summary<Key4>> {
-    let options = Options { by, ..Options::new(8 << 20, seed) };
+) -> Box<dyn Summary<Key8>> {
+    let options = Options { by, ..Options::new(8 << 20, seed).for_keys(4) };
     let options = options.with([("columns", "4096"), ("top", "1024")]);
     let accelerators: Vec<_> =
         sampler.iter().map(|(name, parameters)| ((*name).to_owned(), parameters.clone())).collect();
@@ -352,7 +352,7 @@ fn sampled_weights(flows: &[u32], by: Measure) -> BTreeMap<u32, f64> {
 }
 
 /// The number of flows and Σ f log₂ f.
-fn sums(summary: &dyn Summary<Key4>, by: Measure) -> [Estimate; 2] {
+fn sums(summary: &dyn Summary<Key8>, by: Measure) -> [Estimate; 2] {
     let answers = summary.answers();
     [answers.cardinality().unwrap(), answers.weight_logs(by).unwrap()]
 }
@@ -428,7 +428,7 @@ fn sizes_are_within_their_bounds() {
                 feed_sampled(&mut *summary, &flows);
                 let sizes = summary.answers().size().unwrap();
                 for flow in (0..400).map(|flow| flow * flow / 4) {
-                    let size = sizes.estimate(key4(flow).canonical(Key4::BYTES));
+                    let size = sizes.estimate(key4(flow).canonical(4));
                     let size = size.by(by).unwrap();
                     let truth = weights.get(&flow).copied().unwrap_or(0.0);
                     held += i32::from((size.low..=size.high).contains(&truth));

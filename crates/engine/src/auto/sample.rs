@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use flowgauge_core::key::{CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key37, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Extract, FlowKey, Key8, Key16, Key37, KeySpec};
 use flowgauge_core::packet::{Extras, Frame, Headers, Ip, LinkType, Tunnels};
 use flowgauge_synthetic::{self as synthetic, Config, ConfigError, Profile, Traffic};
 
@@ -245,8 +245,7 @@ fn place(captured: &[u8], addresses: &[u8]) -> Option<usize> {
 
 fn v4(key: KeySpec, ip: &Ip<8>, extras: &Extras) -> Option<CanonicalKey> {
     match key.lanes() {
-        [4, _] => of::<Key4, 8>(key, ip, extras),
-        [8, _] => of::<Key8, 8>(key, ip, extras),
+        [4 | 8, _] => of::<Key8, 8>(key, ip, extras),
         [_, _] => of::<Key16, 8>(key, ip, extras),
         // Keys without addresses stay the same.
         _ => None,

@@ -4,13 +4,14 @@ pub(crate) mod gate;
 pub(crate) mod plan;
 pub(crate) mod table;
 
-use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
+use flowgauge_core::key::KeyKind;
 use flowgauge_core::task::{EpochContext, Lists};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Selection;
 use crate::failure::Failure;
+use crate::keys::{Destinations, FiveTuples, Keys, Pairs, Sources};
 use crate::score::{Score, Truth, judge};
 use crate::traffic::{Packet, Scene, keyed};
 use crate::trial::{THRESHOLD, Trial};
@@ -102,12 +103,13 @@ fn measure(
                 .map(|outcome| &mut **outcome)
                 .filter(|o| (o.case.scene, o.case.kind) == (scene, kind))
                 .collect();
-            let stream = Stream { scene, kind, seed, epochs: &epochs };
+            let stream = Stream { scene, seed, epochs: &epochs };
             match kind {
                 _ if group.is_empty() => {}
-                KeyKind::PAIR => stream.measure::<Key8>(&mut group)?,
-                KeyKind::FIVE_TUPLE => stream.measure::<Key16>(&mut group)?,
-                _ => stream.measure::<Key4>(&mut group)?,
+                KeyKind::PAIR => stream.measure::<Pairs>(&mut group)?,
+                KeyKind::FIVE_TUPLE => stream.measure::<FiveTuples>(&mut group)?,
+                KeyKind::SOURCE => stream.measure::<Sources>(&mut group)?,
+                _ => stream.measure::<Destinations>(&mut group)?,
             }
         }
     }
@@ -132,28 +134,26 @@ fn row(form: &Form, profile: &str, outcome: &Outcome) -> Row {
     row.scored(&outcome.score)
 }
 
-/// Packets of one scene, for one kind of key.
+/// Packets of one scene.
 struct Stream<'a> {
     scene: Scene,
-    kind: KeyKind,
     seed: u64,
     epochs: &'a [Vec<Packet>],
 }
 
 impl Stream<'_> {
     /// Measures these cases, all of one algorithm at once.
-    fn measure<K: FlowKey + Extract<8>>(&self, cases: &mut [&mut Outcome]) -> Result<(), Failure> {
+    fn measure<K: Keys>(&self, cases: &mut [&mut Outcome]) -> Result<(), Failure> {
         let digester = Digester::new(Seed::number(self.seed), Isa::best());
-        let epochs: Vec<_> =
-            self.epochs.iter().map(|epoch| keyed::<K>(epoch, self.kind, &digester)).collect();
-        let truth = Truth::count(self.scene, self.epochs, &epochs, THRESHOLD);
+        let epochs: Vec<_> = self.epochs.iter().map(|epoch| keyed::<K>(epoch, &digester)).collect();
+        let truth = Truth::count::<K>(self.scene, self.epochs, &epochs, THRESHOLD);
         let asked = truth.asked();
         let contexts: Vec<EpochContext<'static>> =
             self.epochs.iter().map(|epoch| self.context(epoch)).collect();
         for cases in cases.chunk_by_mut(|a, b| a.case.subject.is(&b.case.subject)) {
             let entries: Vec<_> = cases.iter().map(|outcome| outcome.case.entry).collect();
             let subject = cases[0].case.subject;
-            let mut trial = Trial::<K>::new(&subject, self.kind, &entries, &asked, self.seed)?;
+            let mut trial = Trial::<K>::new(&subject, &entries, &asked, self.seed)?;
             let mut reports = Vec::new();
             for (epoch, context) in epochs.iter().zip(&contexts) {
                 reports = trial.epoch(epoch, context);

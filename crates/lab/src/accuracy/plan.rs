@@ -1,7 +1,7 @@
 //! The plan of a measurement: algorithms with parameters, and their tasks, traffic and keys.
 
 use flowgauge_core::catalog::{self, ALGORITHMS};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, KeyKind};
+use flowgauge_core::key::{FlowKey, KeyKind};
 use flowgauge_core::summary::{BuildError, Info, Options, Parameters, Summary};
 use flowgauge_core::task::{TASKS, TaskEntry};
 use flowgauge_core::terms::Threshold;
@@ -10,6 +10,7 @@ use flowgauge_synthetic as synthetic;
 use super::table::Row;
 use crate::args::Selection;
 use crate::failure::Failure;
+use crate::keys::{Destinations, FiveTuples, Keys, Pairs, Sources};
 use crate::traffic::Scene;
 use crate::trial::Trial;
 
@@ -91,9 +92,10 @@ impl Probe {
         let mut refusal = None;
         for kind in KINDS {
             let built = match kind {
-                KeyKind::PAIR => probe.build::<Key8>(subject, kind),
-                KeyKind::FIVE_TUPLE => probe.build::<Key16>(subject, kind),
-                _ => probe.build::<Key4>(subject, kind),
+                KeyKind::PAIR => probe.build::<Pairs>(subject),
+                KeyKind::FIVE_TUPLE => probe.build::<FiveTuples>(subject),
+                KeyKind::SOURCE => probe.build::<Sources>(subject),
+                _ => probe.build::<Destinations>(subject),
             };
             // Some parameters are valid for some keys only.
             refusal = refusal.or(built.err());
@@ -104,10 +106,10 @@ impl Probe {
         }
     }
 
-    fn build<K: FlowKey>(&mut self, subject: &Subject, kind: KeyKind) -> Result<(), Failure> {
-        let trial = Trial::<K>::new(subject, kind, &TASKS, &[], 1)?;
+    fn build<K: Keys>(&mut self, subject: &Subject) -> Result<(), Failure> {
+        let trial = Trial::<K>::new(subject, &TASKS, &[], 1)?;
         self.is_table |= trial.is_table();
-        self.answers.extend(trial.answerable().into_iter().map(|task| (kind, task)));
+        self.answers.extend(trial.answerable().into_iter().map(|task| (K::KIND, task)));
         self.parameters.push(trial.parameters());
         Ok(())
     }
@@ -266,15 +268,14 @@ impl Subject {
     ///
     /// # Errors
     /// When the accelerator is invalid.
-    pub(crate) fn options<K: FlowKey>(
+    pub(crate) fn options<K: Keys>(
         &self,
         threshold: Threshold,
         seed: u64,
     ) -> Result<Options, BuildError> {
-        // Of IPv4 packets.
-        let options = Options::new(self.memory_bytes, seed).for_keys(K::SHORTEST);
+        let options = Options::new(self.memory_bytes, seed).for_keys(K::BYTES);
         let options = Options { threshold, ..options };
-        let before = catalog::accelerator_bytes::<K>(&self.accelerators(), &options)?;
+        let before = catalog::accelerator_bytes::<K::Key>(&self.accelerators(), &options)?;
         let options = Options { memory_bytes: options.memory_bytes + before, ..options };
         Ok(options.with(self.parameters.iter().copied()))
     }

@@ -5,7 +5,6 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::Summary;
 use flowgauge_core::summary::concurrent::ConcurrentIngest;
 use flowgauge_kernel::{Digester, Isa, Seed, cycles};
@@ -14,6 +13,7 @@ use super::part::{median, spread};
 use super::setting::FRAME_BYTES;
 use super::stream::Stream;
 use super::table::{Cell, Noise, short};
+use crate::keys::Keys;
 use crate::machine::ns_per_cycle;
 
 /// Name of the bare loop in tables.
@@ -27,11 +27,11 @@ const BUCKET_CYCLES: u64 = 2;
 const WARM_UP: usize = 8;
 
 /// Processes batches and is timed.
-pub(crate) trait Runner<K: FlowKey>: Send {
+pub(crate) trait Runner<K: Keys>: Send {
     /// Starts an epoch.
     fn begin(&mut self);
     /// Processes a batch.
-    fn take(&mut self, batch: &mut Batch<K>);
+    fn take(&mut self, batch: &mut Batch<K::Key>);
     /// Processes whatever is held back.
     fn end(&mut self) {}
     /// Whether batches need elements.
@@ -44,12 +44,12 @@ pub(crate) trait Runner<K: FlowKey>: Send {
     }
 }
 
-impl<K: FlowKey> Runner<K> for Box<dyn Summary<K>> {
+impl<K: Keys> Runner<K> for Box<dyn Summary<K::Key>> {
     fn begin(&mut self) {
         self.next_epoch();
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         self.ingest(batch);
     }
 
@@ -67,11 +67,11 @@ impl<K: FlowKey> Runner<K> for Box<dyn Summary<K>> {
 }
 
 /// A concurrent summary that other threads fill too.
-impl<K: FlowKey> Runner<K> for Arc<dyn ConcurrentIngest<K>> {
+impl<K: Keys> Runner<K> for Arc<dyn ConcurrentIngest<K::Key>> {
     /// Joins the epoch that the other threads are in.
     fn begin(&mut self) {}
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         self.ingest(batch);
     }
 }
@@ -86,11 +86,11 @@ impl Bare {
     }
 }
 
-impl<K: FlowKey> Runner<K> for Bare {
+impl<K: Keys> Runner<K> for Bare {
     fn begin(&mut self) {}
 
-    fn take(&mut self, batch: &mut Batch<K>) {
-        batch.digest(&self.0.for_keys(K::SHORTEST));
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
+        batch.digest(&self.0.for_keys(K::BYTES));
         black_box(batch.digests());
     }
 }
@@ -181,15 +181,15 @@ impl Histogram {
 
 /// Processes the keys in batches of `batch_packets` from memory. Batches larger than the engine's
 /// are first copied to a buffer. Times nothing without a histogram.
-pub(crate) fn pass<K: FlowKey>(
+pub(crate) fn pass<K: Keys>(
     runner: &mut dyn Runner<K>,
     stream: &Stream<K>,
     batch_packets: usize,
-    batch: &mut Batch<K>,
+    batch: &mut Batch<K::Key>,
     mut timed: Option<&mut dyn FnMut(usize, u64)>,
 ) {
     let with_elements = runner.wants_elements();
-    let mut buffer: Vec<K> = Vec::with_capacity(batch_packets);
+    let mut buffer: Vec<K::Key> = Vec::with_capacity(batch_packets);
     let elements = stream.elements.chunks(batch_packets);
     for (keys, elements) in stream.keys.chunks(batch_packets).zip(elements) {
         let start = cycles();
@@ -226,7 +226,7 @@ pub(crate) fn limit(bare_ns: &[f64], batch_packets: usize) -> String {
 
 /// The latencies of these runners in batches of this size, with all runners taking turns on the
 /// same packets in each round. Medians over the rounds.
-pub(crate) fn race<K: FlowKey>(
+pub(crate) fn race<K: Keys>(
     runners: &mut [&mut dyn Runner<K>],
     stream: &Stream<K>,
     batch_packets: usize,
@@ -236,7 +236,7 @@ pub(crate) fn race<K: FlowKey>(
 }
 
 /// Like [`race`], with a pause in nanoseconds after each measured batch.
-pub(crate) fn race_paced<K: FlowKey>(
+pub(crate) fn race_paced<K: Keys>(
     runners: &mut [&mut dyn Runner<K>],
     stream: &Stream<K>,
     batch_packets: usize,

@@ -4,10 +4,10 @@
 //! sketch. Moving an entry updates its stored position.
 
 use flowgauge_core::batch::Batch;
-use flowgauge_core::key::FlowKey;
 use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
 
 use super::latency::Runner;
+use crate::keys::Keys;
 
 /// A key with a 12-byte counter and `PAYLOAD` bytes of its latest packet.
 #[derive(Clone, Copy)]
@@ -21,10 +21,10 @@ struct Entry<K, const PAYLOAD: usize> {
 }
 
 /// A binary min-heap of counters by packets.
-pub(super) struct Heap<K, const PAYLOAD: usize> {
+pub(super) struct Heap<K: Keys, const PAYLOAD: usize> {
     digester: Digester,
     /// Entries by number.
-    entries: Vec<Entry<K, PAYLOAD>>,
+    entries: Vec<Entry<K::Key, PAYLOAD>>,
     /// Packets and entry number, in heap order.
     order: Vec<(u32, u32)>,
     /// Entry numbers plus one, by digest; 0 is free.
@@ -32,7 +32,7 @@ pub(super) struct Heap<K, const PAYLOAD: usize> {
     most: usize,
 }
 
-impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
+impl<K: Keys, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     /// As many counters as fit into `bytes`, at least one.
     pub(super) fn new(bytes: usize) -> Self {
         Self::with_counters((bytes / Self::entry_bytes()).max(1))
@@ -41,7 +41,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     /// A heap with this many counters.
     pub(super) fn with_counters(most: usize) -> Self {
         Self {
-            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
+            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::BYTES),
             entries: Vec::with_capacity(most),
             order: Vec::with_capacity(most),
             index: vec![0; (2 * most).next_power_of_two()],
@@ -51,7 +51,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
 
     /// Bytes per entry, including heap and index.
     fn entry_bytes() -> usize {
-        size_of::<Entry<K, PAYLOAD>>() + size_of::<(u32, u32)>() + 2 * size_of::<u32>()
+        size_of::<Entry<K::Key, PAYLOAD>>() + size_of::<(u32, u32)>() + 2 * size_of::<u32>()
     }
 
     /// The number of counters.
@@ -60,7 +60,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     }
 
     /// Counts packets of a key. A new key replaces the smallest one if the heap is full.
-    pub(super) fn count(&mut self, key: K, digest: u32, packets: u32, bytes: u64) {
+    pub(super) fn count(&mut self, key: K::Key, digest: u32, packets: u32, bytes: u64) {
         let place = match self.find(key, digest) {
             Some(number) => self.entries[number].place as usize,
             None if self.entries.len() < self.most => self.join(key, digest),
@@ -75,7 +75,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     }
 
     /// Reports the current size of a key, which is kept if it is among the largest.
-    pub(super) fn offer(&mut self, key: K, digest: u32, packets: u32) {
+    pub(super) fn offer(&mut self, key: K::Key, digest: u32, packets: u32) {
         let place = match self.find(key, digest) {
             Some(number) => self.entries[number].place as usize,
             None if self.entries.len() < self.most => self.join(key, digest),
@@ -101,7 +101,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     }
 
     /// Adds an entry without packets for a key; returns its position.
-    fn join(&mut self, key: K, digest: u32) -> usize {
+    fn join(&mut self, key: K::Key, digest: u32) -> usize {
         let (number, place) = (self.entries.len() as u32, self.order.len());
         let payload = [0; PAYLOAD];
         self.entries.push(Entry { key, digest, place: place as u32, bytes: 0, payload });
@@ -111,7 +111,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     }
 
     /// Reassigns the smallest entry to a key; returns its position.
-    fn replace(&mut self, key: K, digest: u32) -> usize {
+    fn replace(&mut self, key: K::Key, digest: u32) -> usize {
         let number = self.order[0].1;
         self.remove(self.entries[number as usize].digest, number);
         self.insert(digest, number);
@@ -120,7 +120,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
         0
     }
 
-    fn find(&self, key: K, digest: u32) -> Option<usize> {
+    fn find(&self, key: K::Key, digest: u32) -> Option<usize> {
         let mask = self.index.len() - 1;
         let mut at = digest as usize & mask;
         while self.index[at] != 0 {
@@ -191,12 +191,12 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     }
 }
 
-impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Heap<K, PAYLOAD> {
+impl<K: Keys, const PAYLOAD: usize> Runner<K> for Heap<K, PAYLOAD> {
     fn begin(&mut self) {
         self.clear();
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         batch.digest(&self.digester);
         let mask = self.index.len() - 1;
         for digest in batch.digests() {
@@ -237,16 +237,17 @@ pub(super) fn xxhash32(bytes: &[u8], seed: u32) -> u32 {
 mod tests {
     use std::collections::HashMap;
 
-    use flowgauge_core::key::Key8;
+    use flowgauge_core::key::{FlowKey, Key8};
 
     use super::*;
+    use crate::keys::Pairs;
 
     /// The invariants of Space-Saving: counters sum to the packets, each is at least the true
     /// count, the index finds every entry, and no entry is smaller than its parent.
     #[test]
     fn the_heap_counts() {
         let mut random = fastrand::Rng::with_seed(1);
-        let mut heap = Heap::<Key8, 4>::new(50 * Heap::<Key8, 4>::entry_bytes());
+        let mut heap = Heap::<Pairs, 4>::new(50 * Heap::<Pairs, 4>::entry_bytes());
         assert_eq!(heap.counters(), 50);
         let mut truth = HashMap::<u64, u32>::new();
         let mut batch = Batch::new();
@@ -268,7 +269,7 @@ mod tests {
             assert_eq!(entry.place as usize, place);
             assert!(place == 0 || heap.order[(place - 1) / 2].0 <= *packets);
             assert_eq!(heap.find(entry.key, entry.digest), Some(*number as usize));
-            let flow = Key8::words(&[entry.key])[0];
+            let flow: u64 = bytemuck::cast(entry.key);
             assert!(*packets >= truth[&flow]);
         }
         heap.begin();
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_largest_are_kept() {
-        let mut heap = Heap::<Key8, 0>::with_counters(10);
+        let mut heap = Heap::<Pairs, 0>::with_counters(10);
         let mut random = fastrand::Rng::with_seed(1);
         let mut last = [0; 100];
         for _ in 0..2000 {

@@ -13,6 +13,7 @@ use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 
 use super::latency::{Histogram, Latency, Runner, pass};
 use super::stream::Stream;
+use crate::keys::Keys;
 use crate::machine::ns_per_cycle;
 use crate::machine::thread_seconds;
 
@@ -44,10 +45,10 @@ impl Together {
     }
 }
 
-impl<K: FlowKey> Stream<K> {
+impl<K: Keys> Stream<K> {
     /// Packets split by flow among this many workers, by the digest bits reserved for that.
     pub(crate) fn split(&self, workers: usize) -> Vec<Self> {
-        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST);
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(K::BYTES);
         let mut parts = vec![Self { keys: Vec::new(), elements: Vec::new() }; workers];
         for (key, element) in self.keys.iter().zip(&self.elements) {
             let part = &mut parts[(key.digest(&digester) >> 48) as usize % workers];
@@ -106,7 +107,7 @@ struct Turn {
 
 impl Turn {
     /// Waits for all threads, then runs a runner over its stream `passes` times.
-    fn take<K: FlowKey>(
+    fn take<K: Keys>(
         start: &Start,
         runner: &mut dyn Runner<K>,
         stream: &Stream<K>,
@@ -146,7 +147,7 @@ impl Together {
 
 /// Each runner processes its stream `passes` times on its own thread, all at the same time and
 /// without starting an epoch.
-pub(crate) fn together<'a, K: FlowKey>(
+pub(crate) fn together<'a, K: Keys>(
     pairs: impl ExactSizeIterator<Item = (&'a mut dyn Runner<K>, &'a Stream<K>)>,
     batch_packets: usize,
     passes: usize,
@@ -190,7 +191,7 @@ impl Crew {
     }
 
     /// Like [`together`], on these threads; the first runner runs on the first thread.
-    pub(crate) fn together<K: FlowKey>(
+    pub(crate) fn together<K: Keys>(
         &self,
         runners: &mut Vec<Box<dyn Runner<K>>>,
         streams: &[Arc<Stream<K>>],
@@ -224,14 +225,15 @@ impl Crew {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_core::key::{FlowKey, Key4};
+    use flowgauge_core::key::{FlowKey, Key8};
 
     use super::*;
     use crate::experiment::latency::Bare;
+    use crate::keys::Sources;
 
     #[test]
     fn flows_stay_whole_and_threads_take_all() {
-        let keys = (0..10_000_u32).filter_map(|i| Key4::from_canonical(&(i % 700).to_be_bytes()));
+        let keys = (0..10_000_u32).filter_map(|i| Key8::from_canonical(&(i % 700).to_be_bytes()));
         let stream = Stream { keys: keys.collect(), elements: vec![0; 10_000] };
         let parts = stream.split(2);
         assert_eq!(parts[0].keys.len() + parts[1].keys.len(), 10_000);
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(dealt[2].keys[..65], [&stream.keys[128..192], &stream.keys[320..321]].concat());
         assert!(dealt.iter().all(|part| part.elements.len() == part.keys.len()));
         let mut runners = [Bare::new(), Bare::new()];
-        let pairs = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key4>).zip(&parts);
+        let pairs = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Sources>).zip(&parts);
         let done = together(pairs, 64, 2);
         assert!(done.wall_ns > 0.0 && done.latency.mean_ns > 0.0);
     }
@@ -250,20 +252,20 @@ mod tests {
     /// Reports the thread that ran it.
     struct Named(Sender<thread::ThreadId>);
 
-    impl Runner<Key4> for Named {
+    impl Runner<Sources> for Named {
         fn begin(&mut self) {}
 
-        fn take(&mut self, _: &mut Batch<Key4>) {
+        fn take(&mut self, _: &mut Batch<Key8>) {
             assert!(self.0.send(thread::current().id()).is_ok());
         }
     }
 
     #[test]
     fn a_crew_keeps_its_threads() {
-        let key = Key4::from_canonical(&[1; 4]);
+        let key = Key8::from_canonical(&[1; 4]);
         let stream = Arc::new(Stream { keys: key.into_iter().collect(), elements: vec![0] });
         let (sender, named) = channel();
-        let named_runner = || Box::new(Named(sender.clone())) as Box<dyn Runner<Key4>>;
+        let named_runner = || Box::new(Named(sender.clone())) as Box<dyn Runner<Sources>>;
         let mut both = vec![named_runner(), named_runner()];
         let mut alone = vec![named_runner()];
         let streams = [Arc::clone(&stream), stream];

@@ -13,36 +13,36 @@ use super::latency::Runner;
 use super::setting::{FRAME_BYTES, Mix, Setting};
 use crate::exact::number;
 use crate::failure::Failure;
+use crate::keys::Keys;
 use crate::machine::thread_seconds;
 use crate::traffic::{Packet, Scene};
 
 /// Keys of packets in memory, and the digests of their elements.
 #[derive(Clone, Debug)]
-pub(crate) struct Stream<K> {
-    pub(crate) keys: Vec<K>,
+pub(crate) struct Stream<K: Keys> {
+    pub(crate) keys: Vec<K::Key>,
     pub(crate) elements: Vec<u64>,
 }
 
-impl<K: FlowKey + Extract<8>> Stream<K> {
+impl<K: Keys> Stream<K> {
     /// Draws one epoch of plain traffic.
     ///
     /// # Errors
     /// When the trace does not have it.
-    pub(crate) fn draw(setting: &Setting, mix: Mix, kind: KeyKind) -> Result<Self, Failure> {
+    pub(crate) fn draw(setting: &Setting, mix: Mix) -> Result<Self, Failure> {
         let epochs = setting.epochs(mix, Scene::Plain)?;
-        // Of IPv4 packets.
-        setting.needs(mix, K::SHORTEST)?;
-        Ok(Self::of(epochs.first().map_or(&[], Vec::as_slice), kind, setting.seed))
+        setting.needs(mix, K::BYTES)?;
+        Ok(Self::of(epochs.first().map_or(&[], Vec::as_slice), setting.seed))
     }
 
     /// The keys of these packets.
-    pub(crate) fn of(packets: &[Packet], kind: KeyKind, seed: u64) -> Self {
+    pub(crate) fn of(packets: &[Packet], seed: u64) -> Self {
         let digester = Digester::new(Seed::number(seed), Isa::best());
         // The peers of a source are addresses; other keys have one or none.
-        let of = if kind == KeyKind::SOURCE { SpreadOf::Address } else { SpreadOf::Endpoint };
+        let of = if K::KIND == KeyKind::SOURCE { SpreadOf::Address } else { SpreadOf::Endpoint };
         let keyed = packets.iter().filter_map(|packet| {
-            let element = packet.ip.element(kind, of, &digester).ok()?;
-            Some((K::extract(kind, &packet.ip).ok()?, element))
+            let element = packet.ip.element(K::KIND, of, &digester).ok()?;
+            Some((K::Key::extract(K::KIND, &packet.ip).ok()?, element))
         });
         let (keys, elements) = keyed.unzip();
         Self { keys, elements }
@@ -50,16 +50,16 @@ impl<K: FlowKey + Extract<8>> Stream<K> {
 }
 
 /// Feeds keys, and starts over after the last one.
-pub(crate) struct Loop<'a, K> {
-    keys: &'a [K],
+pub(crate) struct Loop<'a, K: Keys> {
+    keys: &'a [K::Key],
     /// Packets fed so far.
     taken: usize,
-    batch: Batch<K>,
+    batch: Batch<K::Key>,
 }
 
-impl<'a, K: FlowKey> Loop<'a, K> {
+impl<'a, K: Keys> Loop<'a, K> {
     /// Starts at the first key; `keys` must not be empty.
-    pub(crate) fn new(keys: &'a [K]) -> Self {
+    pub(crate) fn new(keys: &'a [K::Key]) -> Self {
         Self { keys, taken: 0, batch: Batch::new() }
     }
 
@@ -80,22 +80,22 @@ impl<'a, K: FlowKey> Loop<'a, K> {
 
 /// Sampled packets of a [`Loop`], with the true size of their flow at that moment, for errors on
 /// arrival.
-pub(crate) struct Arrivals<K> {
+pub(crate) struct Arrivals<K: Keys> {
     asked: Vec<Arrival<K>>,
 }
 
-struct Arrival<K> {
+struct Arrival<K: Keys> {
     /// Packets so far, including this one.
     packets: usize,
-    key: K,
+    key: K::Key,
     truth: f64,
     /// Number of packets that this one represents.
     weight: f64,
 }
 
-impl<K: FlowKey> Arrivals<K> {
+impl<K: Keys> Arrivals<K> {
     /// Draws `count` random arrivals before the first of these lengths, and between each two.
-    pub(crate) fn draw(keys: &[K], lengths: &[usize], count: usize, seed: u64) -> Self {
+    pub(crate) fn draw(keys: &[K::Key], lengths: &[usize], count: usize, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut places = Vec::new();
         let mut from = 0;
@@ -113,7 +113,7 @@ impl<K: FlowKey> Arrivals<K> {
         let mut before = vec![0; places.len()];
         let mut next = by_turn.iter().peekable();
         for (at, key) in keys.iter().enumerate() {
-            let count = counts.entry(number(key.canonical(K::SHORTEST))).or_default();
+            let count = counts.entry(number(key.canonical(K::BYTES))).or_default();
             *count += 1;
             while let Some(&&number) = next.peek().filter(|n| places[***n].0 % keys.len() == at) {
                 before[number] = *count;
@@ -122,7 +122,7 @@ impl<K: FlowKey> Arrivals<K> {
         }
         let arrival = |((place, weight), before): ((usize, f64), u64)| {
             let (turns, key) = (place / keys.len(), keys[place % keys.len()]);
-            let whole = counts.get(&number(key.canonical(K::SHORTEST))).copied().unwrap_or(0);
+            let whole = counts.get(&number(key.canonical(K::BYTES))).copied().unwrap_or(0);
             let truth = (turns as u64 * whole + before) as f64;
             Arrival { packets: place + 1, key, truth, weight }
         };
@@ -136,7 +136,7 @@ impl<K: FlowKey> Arrivals<K> {
         runner: &mut R,
         answers: impl Fn(&R) -> &dyn Answers,
         absent: Absent,
-        keys: &[K],
+        keys: &[K::Key],
         lengths: &[usize],
     ) -> Option<Vec<f64>> {
         let (mut stream, mut sum) = (Loop::new(keys), 0.0);
@@ -145,7 +145,7 @@ impl<K: FlowKey> Arrivals<K> {
         for &length in lengths {
             while let Some(arrival) = asked.next_if(|arrival| arrival.packets <= length) {
                 stream.feed(runner, arrival.packets);
-                let (answers, key) = (answers(runner), arrival.key.canonical(K::SHORTEST));
+                let (answers, key) = (answers(runner), arrival.key.canonical(K::BYTES));
                 let estimate = match absent {
                     Absent::None if !names(answers, key) => 0.0,
                     _ => answers.size()?.estimate(key).by(Measure::Packets)?.value,
@@ -182,17 +182,17 @@ pub(crate) const TRAFFIC: [(&str, Mix); 3] =
     [("backbone", Mix::Trace), ("Zipf 1.1", Mix::Zipf(1.1)), ("uniform", Mix::Zipf(0.0))];
 
 /// A repeating stream of packets, each with a length and a time.
-pub(crate) struct RepeatedStream<'a, K> {
-    pub(crate) keys: &'a [K],
+pub(crate) struct RepeatedStream<'a, K: Keys> {
+    pub(crate) keys: &'a [K::Key],
     /// The length in bytes of a packet, by its number.
     pub(crate) wire: &'a dyn Fn(usize) -> u32,
     /// Nanoseconds between packets.
     pub(crate) gap_ns: i64,
 }
 
-impl<K: FlowKey> RepeatedStream<'_, K> {
+impl<K: Keys> RepeatedStream<'_, K> {
     /// Feeds the packets with these numbers.
-    pub(crate) fn feed(&self, summary: &mut dyn Summary<K>, numbers: Range<usize>) {
+    pub(crate) fn feed(&self, summary: &mut dyn Summary<K::Key>, numbers: Range<usize>) {
         let mut batch = Batch::new();
         let end = numbers.end;
         for packet in numbers {
@@ -214,7 +214,7 @@ impl<K: FlowKey> RepeatedStream<'_, K> {
     /// packets.
     pub(crate) fn errors_along(
         &self,
-        summary: &mut dyn Summary<K>,
+        summary: &mut dyn Summary<K::Key>,
         lengths: &[usize],
         largest: &[Largest],
     ) -> Vec<Vec<f64>> {
@@ -238,7 +238,7 @@ impl<K: FlowKey> RepeatedStream<'_, K> {
                 Measure::Packets => turns,
                 Measure::Bytes => turns * u64::from((self.wire)(at)),
             };
-            *sizes.entry(number(key.canonical(K::SHORTEST))).or_default() += weight;
+            *sizes.entry(number(key.canonical(K::BYTES))).or_default() += weight;
         }
         let total = sizes.values().sum::<u64>() as f64;
         let norm = sizes.values().map(|size| (*size as f64).powi(2)).sum::<f64>().sqrt();
@@ -260,10 +260,10 @@ pub(crate) struct Largest {
 
 impl Largest {
     /// Estimate minus true size for each flow; `None` if the summary does not answer sizes.
-    pub(crate) fn errors<K: FlowKey>(&self, answers: &dyn Answers) -> Vec<f64> {
+    pub(crate) fn errors<K: Keys>(&self, answers: &dyn Answers) -> Vec<f64> {
         let Some(sizes) = answers.size() else { return Vec::new() };
         let error = |(key, size): &(u128, u64)| {
-            let said = sizes.estimate(&key.to_be_bytes()[..K::SHORTEST]).by(self.by)?;
+            let said = sizes.estimate(&key.to_be_bytes()[..K::BYTES]).by(self.by)?;
             Some(said.value - *size as f64)
         };
         self.flows.iter().filter_map(error).collect()
@@ -287,21 +287,22 @@ pub(crate) fn root_mean_square(numbers: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_core::key::Key4;
+    use flowgauge_core::key::Key8;
 
     use super::super::setting::Setting;
     use super::super::structure::Structure;
     use super::*;
+    use crate::keys::Sources;
 
     /// A large enough table has no errors; a structure that counts nothing errs by the full sizes.
     #[test]
     fn sizes_on_arrival_are_those_so_far() {
-        let key = |i: u32| Key4::from_canonical(&(i * i % 37).to_be_bytes());
-        let keys: Vec<Key4> = (0..1000).filter_map(key).collect();
+        let key = |i: u32| Key8::from_canonical(&(i * i % 37).to_be_bytes());
+        let keys: Vec<Key8> = (0..1000).filter_map(key).collect();
         let lengths = [700, 5300];
         let arrivals = Arrivals::draw(&keys, &lengths, 50, 1);
         let squares = |algorithm, absent| {
-            let built = Structure::new("", algorithm).build::<Key4>(&Setting::quick());
+            let built = Structure::new("", algorithm).build::<Sources>(&Setting::quick());
             let Ok(mut summary) = built else { panic!("{algorithm} cannot be built") };
             arrivals.squares(&mut summary, |s| s.answers(), absent, &keys, &lengths)
         };
@@ -313,7 +314,7 @@ mod tests {
         let none =
             squares("linear-counting", Absent::None).and_then(|squares| squares.last().copied());
         assert!(none.is_some_and(|none| (none / all - 1.0).abs() < 1e-9), "{none:?} of {all}");
-        let truth = |arrival: &Arrival<Key4>| {
+        let truth = |arrival: &Arrival<Sources>| {
             let so_far = (0..arrival.packets).filter(|at| keys[at % keys.len()] == arrival.key);
             so_far.count() as f64
         };
@@ -325,18 +326,21 @@ mod tests {
     /// An exact table has no errors, in packets and bytes, within a turn of the stream and beyond.
     #[test]
     fn tables_are_off_nowhere() {
-        let key = |i: u32| Key4::from_canonical(&(i * i % 37).to_be_bytes());
-        let keys: Vec<Key4> = (0..1000).filter_map(key).collect();
-        let packets =
-            RepeatedStream { keys: &keys, wire: &|at| 64 + at as u32 % 1000 % 7, gap_ns: 10 };
-        let built = Structure::new("", "linear-table").build::<Key4>(&Setting::quick());
+        let key = |i: u32| Key8::from_canonical(&(i * i % 37).to_be_bytes());
+        let keys: Vec<Key8> = (0..1000).filter_map(key).collect();
+        let packets = RepeatedStream::<Sources> {
+            keys: &keys,
+            wire: &|at| 64 + at as u32 % 1000 % 7,
+            gap_ns: 10,
+        };
+        let built = Structure::new("", "linear-table").build::<Sources>(&Setting::quick());
         let Ok(mut table) = built else { panic!("a table can be built") };
         for (from, to) in [(0, 700), (700, 5300)] {
             packets.feed(&mut *table, from..to);
             table.settle();
             for by in [Measure::Packets, Measure::Bytes] {
                 let largest = packets.largest(by, to, 5);
-                assert_eq!(largest.errors::<Key4>(table.answers()), [0.0; 5], "{to}, {by:?}");
+                assert_eq!(largest.errors::<Sources>(table.answers()), [0.0; 5], "{to}, {by:?}");
                 assert!(largest.sizes().is_sorted_by(|a, b| a >= b));
                 assert!(largest.norm < largest.total);
             }

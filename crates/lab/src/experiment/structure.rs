@@ -1,7 +1,6 @@
 //! A structure to measure (an algorithm of the catalog with its parameters), and its accuracy.
 
 use flowgauge_core::catalog;
-use flowgauge_core::key::{Extract, FlowKey, KeyKind};
 use flowgauge_core::summary::concurrent::ConcurrentIngest;
 use flowgauge_core::summary::{BuildError, Options, Parameters, Summary};
 use flowgauge_core::task::{EpochContext, Lists, find};
@@ -10,6 +9,7 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::setting::{Mix, Setting};
 use crate::failure::Failure;
+use crate::keys::Keys;
 use crate::score::{Score, Truth, judge};
 use crate::traffic::{Keyed, Packet, Scene, keyed};
 use crate::trial::{THRESHOLD, Trial};
@@ -83,16 +83,15 @@ impl Structure {
     ///
     /// # Errors
     /// When an accelerator is invalid.
-    pub(crate) fn options<K: FlowKey>(&self, setting: &Setting) -> Result<Options, Failure> {
+    pub(crate) fn options<K: Keys>(&self, setting: &Setting) -> Result<Options, Failure> {
         let mut options = Options {
             parameters: self.parameters.clone(),
-            // Of IPv4 packets.
-            key_bytes: Some(K::SHORTEST),
+            key_bytes: Some(K::BYTES),
             digester: Digester::new(Seed::number(setting.seed), self.isa),
             by: self.by,
             ..Options::new(self.memory_bytes, setting.seed)
         };
-        let before = catalog::accelerator_bytes::<K>(&self.accelerators, &options);
+        let before = catalog::accelerator_bytes::<K::Key>(&self.accelerators, &options);
         options.memory_bytes += before.map_err(|error| self.failed(error))?;
         Ok(options)
     }
@@ -101,12 +100,12 @@ impl Structure {
     ///
     /// # Errors
     /// When it cannot be built for such keys.
-    pub(crate) fn build<K: FlowKey>(
+    pub(crate) fn build<K: Keys>(
         &self,
         setting: &Setting,
-    ) -> Result<Box<dyn Summary<K>>, Failure> {
-        self.build_by(setting, |options| {
-            catalog::build_accelerated::<K>(&self.accelerators, self.algorithm, options)
+    ) -> Result<Box<dyn Summary<K::Key>>, Failure> {
+        self.build_by::<K>(setting, |options| {
+            catalog::build_accelerated::<K::Key>(&self.accelerators, self.algorithm, options)
         })
     }
 
@@ -114,11 +113,11 @@ impl Structure {
     ///
     /// # Errors
     /// When that function fails.
-    pub(crate) fn build_by<K: FlowKey>(
+    pub(crate) fn build_by<K: Keys>(
         &self,
         setting: &Setting,
-        build: impl FnOnce(&Options) -> Result<Box<dyn Summary<K>>, BuildError>,
-    ) -> Result<Box<dyn Summary<K>>, Failure> {
+        build: impl FnOnce(&Options) -> Result<Box<dyn Summary<K::Key>>, BuildError>,
+    ) -> Result<Box<dyn Summary<K::Key>>, Failure> {
         build(&self.options::<K>(setting)?).map_err(|error| self.failed(error))
     }
 
@@ -126,11 +125,12 @@ impl Structure {
     ///
     /// # Errors
     /// When it cannot be concurrent, or cannot be built for such keys.
-    pub(crate) fn concurrent<K: FlowKey>(
+    pub(crate) fn concurrent<K: Keys>(
         &self,
         setting: &Setting,
-    ) -> Result<Box<dyn ConcurrentIngest<K>>, Failure> {
-        let built = catalog::build_concurrent::<K>(self.algorithm, &self.options::<K>(setting)?);
+    ) -> Result<Box<dyn ConcurrentIngest<K::Key>>, Failure> {
+        let built =
+            catalog::build_concurrent::<K::Key>(self.algorithm, &self.options::<K>(setting)?);
         built.map_err(|error| self.failed(error))
     }
 
@@ -147,15 +147,14 @@ impl Structure {
 const MOST: usize = 10_000;
 
 /// Epochs, the ground truth of the last one, and the task settings.
-pub(crate) struct Exam<'a, K> {
+pub(crate) struct Exam<'a, K: Keys> {
     setting: &'a Setting,
-    kind: KeyKind,
-    epochs: Vec<Vec<Keyed<K>>>,
+    epochs: Vec<Vec<Keyed<K::Key>>>,
     contexts: Vec<EpochContext<'static>>,
     truth: Truth<'a>,
 }
 
-impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
+impl<'a, K: Keys> Exam<'a, K> {
     /// Counts the ground truth of packets drawn for this scene.
     ///
     /// # Errors
@@ -164,15 +163,14 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
         setting: &'a Setting,
         mix: Mix,
         scene: Scene,
-        kind: KeyKind,
         packets: &'a [Vec<Packet>],
     ) -> Result<Self, Failure> {
         // Peers are endpoints.
-        setting.needs(mix, if scene == Scene::Spread { 13 } else { K::SHORTEST })?;
+        setting.needs(mix, if scene == Scene::Spread { 13 } else { K::BYTES })?;
         let digester = Digester::new(Seed::number(setting.seed), Isa::best());
-        let epochs: Vec<_> = packets.iter().map(|epoch| keyed(epoch, kind, &digester)).collect();
-        let truth = Truth::count(scene, packets, &epochs, THRESHOLD);
-        let context = |epoch: &Vec<Keyed<K>>| EpochContext {
+        let epochs: Vec<_> = packets.iter().map(|epoch| keyed::<K>(epoch, &digester)).collect();
+        let truth = Truth::count::<K>(scene, packets, &epochs, THRESHOLD);
+        let context = |epoch: &Vec<Keyed<K::Key>>| EpochContext {
             by: Measure::Packets,
             keyed: Size {
                 packets: epoch.len() as u64,
@@ -183,7 +181,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
             timeline: None,
         };
         let contexts = epochs.iter().map(context).collect();
-        Ok(Self { setting, kind, epochs, contexts, truth })
+        Ok(Self { setting, epochs, contexts, truth })
     }
 
     /// The score of a structure's answer to this task after the last epoch, or `None` if it cannot
@@ -201,7 +199,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
         let options = structure.options::<K>(self.setting)?;
         let asked = self.truth.asked();
         let seed = self.setting.seed;
-        let mut trial = Trial::of(summary, self.kind, &[entry], &asked, &options, seed)?;
+        let mut trial = Trial::<K>::of(summary, &[entry], &asked, &options, seed)?;
         let mut score = Score::default();
         for (at, (epoch, context)) in self.epochs.iter().zip(&self.contexts).enumerate() {
             let report = trial.epoch(epoch, context).pop();

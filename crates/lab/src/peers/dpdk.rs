@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_dpdk::Dpdk;
 use flowgauge_dpdk_peers::{ARGUMENTS, Shape, Sketch, Table};
 
@@ -29,16 +28,16 @@ impl Peer for Sketch {
         self.clear();
     }
 
-    fn take(&mut self, keys: &[Key8]) {
-        self.add(Key8::words(keys));
+    fn take(&mut self, keys: &[u64]) {
+        self.add(keys);
     }
 
     fn memory_bytes(&self) -> usize {
         self.memory_bytes()
     }
 
-    fn size(&self, key: Key8) -> Option<f64> {
-        Some(self.count(Key8::words(&[key])[0]) as f64)
+    fn size(&self, key: u64) -> Option<f64> {
+        Some(self.count(key) as f64)
     }
 
     fn flows(&self) -> Option<f64> {
@@ -51,17 +50,17 @@ impl Peer for Table {
         self.clear();
     }
 
-    fn take(&mut self, keys: &[Key8]) {
-        self.add(Key8::words(keys));
+    fn take(&mut self, keys: &[u64]) {
+        self.add(keys);
     }
 
     fn memory_bytes(&self) -> usize {
         self.memory_bytes()
     }
 
-    fn size(&self, key: Key8) -> Option<f64> {
+    fn size(&self, key: u64) -> Option<f64> {
         // A full table has no valid answers.
-        (self.lost() == 0).then(|| self.count(Key8::words(&[key])[0]) as f64)
+        (self.lost() == 0).then(|| self.count(key) as f64)
     }
 
     fn flows(&self) -> Option<f64> {

@@ -14,12 +14,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use flowgauge_core::key::{FlowKey, Key8, KeyKind};
-
 use crate::args::Peers;
 use crate::exact::{Exact, number};
 use crate::experiment::{Mix, Setting, Stream, median, short};
 use crate::failure::Failure;
+use crate::keys::Pairs;
 use crate::machine::{self, thread_seconds};
 use crate::trial::THRESHOLD;
 
@@ -32,11 +31,11 @@ trait Peer {
     /// Removes all keys.
     fn begin(&mut self);
     /// Counts one packet per key.
-    fn take(&mut self, keys: &[Key8]);
+    fn take(&mut self, keys: &[u64]);
     /// Bytes of memory.
     fn memory_bytes(&self) -> usize;
     /// Packets of a flow, if it answers sizes.
-    fn size(&self, key: Key8) -> Option<f64>;
+    fn size(&self, key: u64) -> Option<f64>;
     /// Number of flows, if it answers that.
     fn flows(&self) -> Option<f64>;
 }
@@ -58,18 +57,17 @@ struct Group {
 /// The ground truth of the stream.
 struct Truth {
     /// The large flows and their packets.
-    heavy: Vec<(Key8, f64)>,
+    heavy: Vec<(u64, f64)>,
     flows: usize,
 }
 
 impl Truth {
-    fn count(keys: &[Key8]) -> Self {
-        let flows =
-            Exact::count(keys.iter().map(|key| number(key.canonical(Key8::BYTES))).collect());
+    fn count(keys: &[u64]) -> Self {
+        let flows = Exact::count(keys.iter().map(|key| number(&key.to_ne_bytes())).collect());
         let least = THRESHOLD * keys.len() as f64;
         let heavy = flows.iter().filter(|(_, packets)| *packets as f64 > least);
-        let key = |key: u128| Key8::from_canonical(&key.to_be_bytes()[..Key8::BYTES]);
-        let heavy = heavy.filter_map(|(number, packets)| Some((key(number)?, packets as f64)));
+        let key = |number: u128| ((number >> 64) as u64).to_be();
+        let heavy = heavy.map(|(number, packets)| (key(number), packets as f64));
         Self { heavy: heavy.collect(), flows: flows.len() }
     }
 
@@ -96,13 +94,13 @@ impl Truth {
 /// When a structure cannot be built, or a file cannot be written.
 pub(crate) fn measure(asked: &Peers) -> Result<(), Failure> {
     let setting = Setting { packets: asked.packets as usize, seed: asked.seed, ..Setting::quick() };
-    let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::PAIR)?;
-    let truth = Truth::count(&stream.keys);
-    let rows = rows(&setting, &stream.keys, &truth, asked.rounds as usize)?;
+    let keys = draw(&setting)?;
+    let truth = Truth::count(&keys);
+    let rows = rows(&setting, &keys, &truth, asked.rounds as usize)?;
     let about = format!(
         "{} packets of {} flows (pairs of addresses, profile backbone), {} of them with more than {} % of \
          the packets; {} rounds",
-        stream.keys.len(),
+        keys.len(),
         truth.flows,
         truth.heavy.len(),
         100.0 * THRESHOLD,
@@ -111,9 +109,18 @@ pub(crate) fn measure(asked: &Peers) -> Result<(), Failure> {
     write(&rows, &about, asked.output.as_deref())
 }
 
+/// Draws pairs of addresses, as the numbers that other projects take.
+///
+/// # Errors
+/// When they cannot be drawn.
+fn draw(setting: &Setting) -> Result<Vec<u64>, Failure> {
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
+    Ok(stream.keys.into_iter().map(bytemuck::cast).collect())
+}
+
 fn rows(
     setting: &Setting,
-    keys: &[Key8],
+    keys: &[u64],
     truth: &Truth,
     rounds: usize,
 ) -> Result<Vec<Row>, Failure> {
@@ -280,11 +287,10 @@ mod tests {
     #[test]
     fn all_count_the_same_packets() {
         let setting = Setting { packets: 60_000, ..Setting::quick() };
-        let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::PAIR);
-        let Ok(stream) = stream else { panic!("the traffic is drawn") };
-        let truth = Truth::count(&stream.keys);
+        let Ok(keys) = draw(&setting) else { panic!("the traffic is drawn") };
+        let truth = Truth::count(&keys);
         assert!(truth.heavy.len() > 20 && truth.flows > 1000);
-        let Ok(rows) = rows(&setting, &stream.keys, &truth, 1) else { panic!("all are built") };
+        let Ok(rows) = rows(&setting, &keys, &truth, 1) else { panic!("all are built") };
         for row in &rows {
             let Row { purpose, project, name, memory_bytes, mups, errors } = row;
             let about = format!("{purpose}: {name} of {project}, {errors:?}");

@@ -7,7 +7,6 @@ use asap_sketchlib::{DataInput, FastPath, Vector2D};
 use datasketches::countmin::CountMinSketch;
 use datasketches::frequencies::FrequentItemsSketch;
 use datasketches::hll::{HllSketch, HllType};
-use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Digester, Isa, Seed};
 use hashbrown::HashMap;
@@ -54,9 +53,9 @@ impl<S> Peer for Other<S> {
         self.state = (self.with.new)();
     }
 
-    fn take(&mut self, keys: &[Key8]) {
+    fn take(&mut self, keys: &[u64]) {
         if let Some(state) = &mut self.state {
-            (self.with.take)(state, Key8::words(keys));
+            (self.with.take)(state, keys);
         }
     }
 
@@ -64,8 +63,8 @@ impl<S> Peer for Other<S> {
         self.state.as_ref().map_or(0, self.with.memory_bytes)
     }
 
-    fn size(&self, key: Key8) -> Option<f64> {
-        Some(self.with.size?(self.state.as_ref()?, Key8::words(&[key])[0]))
+    fn size(&self, key: u64) -> Option<f64> {
+        Some(self.with.size?(self.state.as_ref()?, key))
     }
 
     fn flows(&self) -> Option<f64> {

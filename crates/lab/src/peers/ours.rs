@@ -1,13 +1,14 @@
 //! Structures of the catalog.
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_core::key::Key8;
 use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
 use super::{Contender, Peer};
 use crate::experiment::{FRAME_BYTES, Setting, Structure};
 use crate::failure::Failure;
+use crate::keys::Pairs;
 
 pub(super) const PROJECT: &str = "flowgauge";
 
@@ -28,8 +29,8 @@ impl Peer for Ours {
         self.summary.clear();
     }
 
-    fn take(&mut self, keys: &[Key8]) {
-        for keys in keys.chunks(BATCH_PACKETS) {
+    fn take(&mut self, keys: &[u64]) {
+        for keys in bytemuck::cast_slice(keys).chunks(BATCH_PACKETS) {
             self.batch.fill(keys, FRAME_BYTES);
             self.summary.ingest(&mut self.batch);
         }
@@ -40,8 +41,8 @@ impl Peer for Ours {
         self.summary.memory_bytes()
     }
 
-    fn size(&self, key: Key8) -> Option<f64> {
-        let estimate = self.summary.answers().size()?.estimate(key.canonical(Key8::BYTES));
+    fn size(&self, key: u64) -> Option<f64> {
+        let estimate = self.summary.answers().size()?.estimate(&key.to_ne_bytes());
         Some(estimate.by(Measure::Packets)?.value)
     }
 
@@ -53,7 +54,7 @@ impl Peer for Ours {
 }
 
 fn of(structure: &Structure, name: &'static str, setting: &Setting) -> Result<Contender, Failure> {
-    let summary = structure.build::<Key8>(setting)?;
+    let summary = structure.build::<Pairs>(setting)?;
     let peer = Box::new(Ours { summary, batch: Batch::new() });
     Ok(Contender { project: PROJECT, name, peer })
 }

@@ -6,7 +6,7 @@ use datasketches::countmin::CountMinSketch;
 use datasketches::frequencies::FrequentItemsSketch;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_core::key::Key8;
 use flowgauge_core::summary::instant::WorkingSet;
 use flowgauge_core::summary::{Options, Parameters, Summary};
 use flowgauge_core::terms::Hierarchy;
@@ -330,8 +330,8 @@ impl Contestant for Reading {
     fn begin(&mut self, _: &[Key8]) {}
 
     fn take(&mut self, stream: &mut Stream) -> usize {
-        let keys = Key8::words(black_box(&stream.keys));
-        black_box(keys.iter().fold(0, |all, key| all ^ key));
+        let keys = black_box(&stream.keys);
+        black_box(keys.iter().fold(0_u64, |all, key| all ^ bytemuck::cast::<_, u64>(*key)));
         keys.len()
     }
 }
@@ -435,8 +435,8 @@ impl<S, N: Fn() -> Option<S>, U: Fn(&mut S, u64)> Contestant for Sketch<S, N, U>
 impl<S, N: Fn() -> Option<S>, U: Fn(&mut S, u64)> Sketch<S, N, U> {
     fn count(&mut self, keys: &[Key8]) {
         let Some(sketch) = &mut self.filled else { return };
-        for &key in Key8::words(keys) {
-            (self.update)(sketch, key);
+        for key in keys {
+            (self.update)(sketch, bytemuck::cast(*key));
         }
     }
 }

@@ -125,7 +125,7 @@ impl Stream {
             if number >= BEFORE {
                 keys.push(key);
                 elements.push(peer.digest(digester));
-            } else if seen.insert(Key8::words(&[key])[0]) {
+            } else if seen.insert(bytemuck::cast::<_, u64>(key)) {
                 earlier.push(key);
             }
         }
@@ -145,19 +145,17 @@ impl Stream {
 
     /// Each packet repeated `packets` times in a row, with no more packets in all than before.
     pub(super) fn in_runs_of(&self, packets: usize) -> Self {
-        let repeated = |all: &[u64]| -> Vec<u64> {
+        fn repeated<T: Copy>(all: &[T], packets: usize) -> Vec<T> {
             let each = all.iter().flat_map(|one| iter::repeat_n(*one, packets));
             each.take(all.len()).collect()
-        };
-        let keys = repeated(Key8::words(&self.keys)).into_iter();
-        let keys = keys.filter_map(|key| Key8::from_canonical(&key.to_ne_bytes())).collect();
-        let elements = repeated(&self.elements);
+        }
+        let (keys, elements) = (repeated(&self.keys, packets), repeated(&self.elements, packets));
         Self { order: self.order, earlier: Vec::new(), keys, elements, batches: Vec::new() }
     }
 
     /// A description in one line.
     fn describe(&self) -> String {
-        let flows: HashSet<u64> = Key8::words(&self.keys).iter().copied().collect();
+        let flows: HashSet<_> = Key8::words(&self.keys).iter().collect();
         format!(
             "{} packets of {} flows (pairs of addresses, profile {}), {} flows before them where \
              crowded",

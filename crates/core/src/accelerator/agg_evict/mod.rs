@@ -82,13 +82,13 @@ struct Leaving<K, F, B> {
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog::build_accelerated;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::{Options, Parameters};
 ///
 /// let chain = [("agg-evict".to_owned(), Parameters::default())];
-/// let options = Options::new(1 << 20, 1);
-/// let mut summary = build_accelerated::<Key4>(&chain, "count-min", &options).unwrap();
-/// let (key, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut summary = build_accelerated::<Key8>(&chain, "count-min", &options).unwrap();
+/// let (key, mut batch) = (Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
 /// batch.fill(&[key; 100], 60);
 /// summary.ingest(&mut batch);
 /// summary.settle();
@@ -465,22 +465,22 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Summary<K> for Aggrega
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
-    use crate::key::Key4;
+    use crate::key::Key8;
     use crate::summary::Describe;
     use crate::summary::table::LinearTable;
 
     /// Once batches pass by, a few rows are emptied with each, until nothing is held back.
     #[test]
     fn sums_leave_while_batches_pass_by() {
-        let options = Options::new(1 << 20, 1).with([("rows", 64)]).digesting::<Key4>();
+        let options = Options::new(1 << 20, 1).with([("rows", 64)]).digesting::<Key8>();
         let log = options.clone().with([("buckets", 4096)]);
-        let table = LinearTable::build::<Key4>(&log).unwrap();
+        let table = LinearTable::build::<Key8>(&log).unwrap();
         let mut summary =
-            Aggregator::<Key4, Keyed<Key4>, u64, _, RoundRobin>::new(&options, OfDigest, table)
+            Aggregator::<Key8, Keyed<Key8>, u64, _, RoundRobin>::new(&options, OfDigest, table)
                 .unwrap();
         let mut batch = Batch::new();
-        let keys: Vec<Key4> =
-            (0..256_u32).filter_map(|n| Key4::from_canonical(&n.to_be_bytes())).collect();
+        let keys: Vec<Key8> =
+            (0..256_u32).filter_map(|n| Key8::from_canonical(&n.to_be_bytes())).collect();
         let kept = |summary: &Aggregator<_, _, _, _, _>| {
             let answers = summary.answers();
             (0..256).map(|flow| answers.flows().unwrap().get(flow).1.packets).sum::<u64>()
@@ -503,8 +503,8 @@ mod tests {
     #[test]
     fn a_trial_takes_the_stated_memory() {
         let memory = |auto: &str| {
-            let options = Options::new(1 << 20, 1).with([("auto", auto)]).digesting::<Key4>();
-            let table = LinearTable::build::<Key4>(&Options::new(1 << 20, 1)).unwrap();
+            let options = Options::new(1 << 20, 1).with([("auto", auto)]).digesting::<Key8>();
+            let table = LinearTable::build::<Key8>(&Options::new(1 << 20, 1)).unwrap();
             let before = table.memory_bytes();
             AggEvict::build(&options, table).unwrap().memory_bytes() - before
         };
@@ -515,10 +515,10 @@ mod tests {
     /// Sums that would overflow a pair are evicted before, or bypass the table.
     #[test]
     fn no_sum_overflows() {
-        let options = Options::new(1 << 20, 1).digesting::<Key4>();
-        let table = LinearTable::build::<Key4>(&options).unwrap();
+        let options = Options::new(1 << 20, 1).for_keys(4);
+        let table = LinearTable::build::<Key8>(&options).unwrap();
         let mut summary = AggEvict::build(&options, table).unwrap();
-        let key = |n: u32| Key4::from_canonical(&n.to_be_bytes()).unwrap();
+        let key = |n: u32| Key8::from_canonical(&n.to_be_bytes()).unwrap();
         let mut batch = Batch::new();
         let mut rows = vec![(1 << 31, 1 << 40), (1 << 31, 1 << 40), (65_535, 0), (1, 0)];
         // Enough bytes to overflow a pair.

@@ -452,15 +452,15 @@ mod tests {
     use super::SALT;
     use crate::accelerator::{Accelerate, HeaderSampler, Skipper, Uniform};
     use crate::batch::{BATCH_PACKETS, Batch};
-    use crate::key::{FlowKey, Key4};
+    use crate::key::{FlowKey, Key8};
     use crate::summary::table::LinearTable;
     use crate::summary::{Describe, Options, Summary};
 
     const PACKETS: u32 = 300_000;
 
     /// An exact table behind an accelerator, and the seed of its draws.
-    fn exact<A: Accelerate>(parameters: &str, before: &str) -> (Box<dyn Summary<Key4>>, u64) {
-        let options = |bytes| Options::new(bytes, 3).digesting::<Key4>();
+    fn exact<A: Accelerate>(parameters: &str, before: &str) -> (Box<dyn Summary<Key8>>, u64) {
+        let options = |bytes| Options::new(bytes, 3).digesting::<Key8>();
         let table = LinearTable::build(&options(32 << 20)).unwrap();
         let pairs = parameters.split(',').filter_map(|pair| pair.split_once('='));
         let options = options(1 << 20).with(pairs.chain([("before", before)]));
@@ -468,17 +468,17 @@ mod tests {
     }
 
     /// The weight of each packet; each packet is its own flow.
-    fn weights(summary: &dyn Summary<Key4>) -> Vec<u64> {
+    fn weights(summary: &dyn Summary<Key8>) -> Vec<u64> {
         let sizes = summary.answers().size().unwrap();
         let weight = |packet: u32| {
             let key = key(packet);
-            sizes.estimate(key.canonical(Key4::BYTES)).packets.unwrap().value as u64
+            sizes.estimate(key.canonical(Key8::BYTES)).packets.unwrap().value as u64
         };
         (0..PACKETS).map(weight).collect()
     }
 
-    fn key(packet: u32) -> Key4 {
-        bytemuck::cast(packet.to_be_bytes())
+    fn key(packet: u32) -> Key8 {
+        bytemuck::cast(u64::from(packet).to_be_bytes())
     }
 
     /// With the same random numbers, both sample the same packets with the same weights.

@@ -132,7 +132,7 @@ mod tests {
     use super::super::Sampled;
     use super::*;
     use crate::batch::Batch;
-    use crate::key::{FlowKey, Key4};
+    use crate::key::{FlowKey, Key8};
     use crate::summary::sketch::CountSketch;
     use crate::summary::{Describe, Options};
 
@@ -142,16 +142,16 @@ mod tests {
     fn fewer_are_taken_the_larger_the_norm() {
         let sketch =
             Options::new(1 << 20, 1).with([("rows", "4"), ("columns", "256"), ("candidates", "0")]);
-        let inner = CountSketch::build::<Key4>(&sketch.digesting::<Key4>()).unwrap();
+        let inner = CountSketch::build::<Key8>(&sketch.digesting::<Key8>()).unwrap();
         let options =
-            Options::new(1 << 20, 1).with([("l2", OWN), ("epsilon", "0.1")]).digesting::<Key4>();
-        let mut sampled = Skipper::build::<Key4>(&options, inner).unwrap();
+            Options::new(1 << 20, 1).with([("l2", OWN), ("epsilon", "0.1")]).digesting::<Key8>();
+        let mut sampled = Skipper::build::<Key8>(&options, inner).unwrap();
         let mut batch = Batch::new();
-        batch.fill(&[Key4::zeroed(); BATCH_PACKETS], 64);
+        batch.fill(&[Key8::zeroed(); BATCH_PACKETS], 64);
         let mut rates = Vec::new();
         for _ in 0..512 {
             sampled.ingest(&mut batch);
-            let sampled = sampled.downcast_ref::<Sampled<Key4>>().unwrap();
+            let sampled = sampled.downcast_ref::<Sampled<Key8>>().unwrap();
             assert!(sampled.until >= sampled.seen && sampled.until <= sampled.seen * 9 / 8 + 1025);
             rates.push(sampled.one_in);
         }
@@ -160,7 +160,7 @@ mod tests {
         let last = norm.one_in(f64::from(1 << 17).powi(2));
         assert!((last - 1..=last).contains(&rates[511]) && last > 1, "{last}, {}", rates[511]);
         let sizes = sampled.answers().size().unwrap();
-        let size = sizes.estimate(Key4::zeroed().canonical(Key4::BYTES)).packets.unwrap();
+        let size = sizes.estimate(Key8::zeroed().canonical(Key8::BYTES)).packets.unwrap();
         assert!(size.low <= f64::from(1 << 17) && size.high >= f64::from(1 << 17), "{size:?}");
     }
 

@@ -28,13 +28,13 @@ const DELTA: f64 = 0.01;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog::build_accelerated;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::{Options, Parameters};
 ///
 /// let chain = [("uniform".to_owned(), Parameters::new([("sample", "10")]))];
-/// let options = Options::new(1 << 20, 1);
-/// let mut summary = build_accelerated::<Key4>(&chain, "space-saving", &options).unwrap();
-/// let (key, mut batch) = (Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut summary = build_accelerated::<Key8>(&chain, "space-saving", &options).unwrap();
+/// let (key, mut batch) = (Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), Batch::new());
 /// batch.fill(&[key; 250], 60);
 /// (0..400).for_each(|_| summary.ingest(&mut batch));
 /// summary.settle();

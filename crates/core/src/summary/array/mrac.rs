@@ -31,13 +31,13 @@ use crate::terms::{Measure, Size};
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut mrac = catalog::build::<Key4>("mrac", &Options::new(1 << 20, 1)).unwrap();
+/// let mut mrac = catalog::build::<Key8>("mrac", &Options::new(1 << 20, 1).for_keys(4)).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200 {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
 /// }
 /// mrac.ingest(&mut batch);
 /// let distribution = mrac.answers().distribution().unwrap();

@@ -30,15 +30,16 @@ use crate::summary::{BuildError, BuildErrorKind, Describe, Options, Summary};
 /// The write side of a summary that several workers fill.
 ///
 /// ```
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::{batch::Batch, catalog, summary::Options};
 ///
-/// let mut table = catalog::build_concurrent::<Key4>("linear-table", &Options::new(1 << 20, 1))?;
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut table = catalog::build_concurrent::<Key8>("linear-table", &options)?;
 /// std::thread::scope(|scope| {
 ///     for _ in 0..2 {
 ///         scope.spawn(|| {
 ///             let mut batch = Batch::new();
-///             batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+///             batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
 ///             table.ingest(&mut batch);
 ///         });
 ///     }

@@ -45,12 +45,13 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(1 << 20, 1).with([("counters", 100_000), ("shared", 100)]);
-/// let mut summary = catalog::build::<Key4>("csm", &options).unwrap();
-/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let parameters = [("counters", 100_000), ("shared", 100)];
+/// let options = Options::new(1 << 20, 1).for_keys(4).with(parameters);
+/// let mut summary = catalog::build::<Key8>("csm", &options).unwrap();
+/// let key = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
 /// summary.ingest(&mut batch);
@@ -299,15 +300,15 @@ impl<K: FlowKey, C: Counter> SizeQuery for FlowCounters<K, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Key4;
+    use crate::key::Key8;
 
     /// Repeated places, counters that saturate, and weighted updates.
     #[test]
     fn equal_weights_give_the_same_sums_as_others() {
-        let options = Options::new(64, 1).digesting::<Key4>();
+        let options = Options::new(64, 1).digesting::<Key8>();
         for weight in [1, 7, u32::MAX] {
             let [mut equal, mut each] = [(); 2].map(|()| {
-                let mut summary = FlowCounters::<Key4, u32>::new(&options).expect("it is small");
+                let mut summary = FlowCounters::<Key8, u32>::new(&options).expect("it is small");
                 for (n, counter) in summary.counters.iter_mut().enumerate() {
                     *counter = if n % 2 == 0 { u32::MAX - n as u32 } else { 1000 * n as u32 };
                 }
@@ -318,7 +319,7 @@ mod tests {
             equal.add_equal(&places, weight);
             each.add_each(&places, &[weight; 9]);
             assert_eq!(*equal.counters, *each.counters);
-            let sums = |summary: &FlowCounters<Key4, u32>| {
+            let sums = |summary: &FlowCounters<Key8, u32>| {
                 (summary.total, summary.squares, summary.saturated)
             };
             assert_eq!(sums(&equal), sums(&each), "{weight}");

@@ -40,15 +40,15 @@ use crate::terms::{Measure, Size};
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(64 << 10, 1).with([("counters", 10)]);
-/// let mut summary = catalog::build::<Key4>("misra-gries", &options).unwrap();
+/// let options = Options::new(64 << 10, 1).for_keys(4).with([("counters", 10)]);
+/// let mut summary = catalog::build::<Key8>("misra-gries", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200u32 {
 ///     let flow = if packet % 2 == 0 { 0 } else { packet }; // Half of the packets are of flow 0.
-///     batch.push(Key4::from_canonical(&flow.to_be_bytes()).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&flow.to_be_bytes()).unwrap(), 64, 0);
 /// }
 /// summary.ingest(&mut batch);
 /// let size = summary.answers().size().unwrap().estimate(&0u32.to_be_bytes());
@@ -510,21 +510,21 @@ mod tests {
     use flowgauge_kernel::{Isa, Seed};
 
     use super::*;
-    use crate::key::Key4;
+    use crate::key::Key8;
 
     /// The two largest weights are equal, so that the power law has no exponent, and each new
     /// weight is just above the minimum: a scan for each of them would visit all keys.
     #[test]
     #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     fn scans_are_rare_for_any_weights() {
-        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
         for (capacity, scans_at_most) in [(1000, 10_000 / 50 + 1), (20, 10_000), (3, 10_000)] {
             let mut counters =
-                KeyCounters::<Key4>::new(capacity, digester, &Memory::unlimited()).unwrap();
+                KeyCounters::<Key8>::new(capacity, digester, &Memory::unlimited()).unwrap();
             let mut truths = BTreeMap::new();
             let (mut scans, mut total) = (0, 0);
             for number in 0..capacity as u32 + 10_000 {
-                let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();
+                let key = Key8::from_canonical(&number.to_be_bytes()).unwrap();
                 let min = counters.remainders().min().unwrap_or(0);
                 let weight = if number < 2 { 1 << 40 } else { min + 1 + u64::from(number % 7) };
                 let before = counters.decrements;
@@ -548,12 +548,12 @@ mod tests {
     #[test]
     #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     fn remainders_are_ranked() {
-        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
-        let mut counters = KeyCounters::<Key4>::new(300, digester, &Memory::unlimited()).unwrap();
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
+        let mut counters = KeyCounters::<Key8>::new(300, digester, &Memory::unlimited()).unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         let mut weights: Vec<u64> = (0..300).map(|_| random.u64(..) >> random.u32(0..64)).collect();
         for (number, weight) in (0..300u32).zip(&weights) {
-            let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();
+            let key = Key8::from_canonical(&number.to_be_bytes()).unwrap();
             counters.add(key, key.digest(&digester), *weight);
         }
         weights.sort_unstable();

@@ -33,12 +33,12 @@ const SAMPLE: u64 = 100;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(1 << 20, 1).with([("sample", 10)]);
-/// let mut summary = catalog::build::<Key4>("netflow", &options).unwrap();
-/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("sample", 10)]);
+/// let mut summary = catalog::build::<Key8>("netflow", &options).unwrap();
+/// let key = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
 /// summary.ingest(&mut batch);

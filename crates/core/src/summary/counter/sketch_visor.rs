@@ -43,13 +43,13 @@ const QUEUE: u64 = 1024;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
 /// // A packet per microsecond is twice the rate of the sketch: half of them take the fast path.
-/// let options = Options::new(1 << 20, 1).with([("rate", 500_000), ("queue", 10)]);
-/// let mut summary = catalog::build::<Key4>("sketch-visor", &options).unwrap();
-/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("rate", 500_000), ("queue", 10)]);
+/// let mut summary = catalog::build::<Key8>("sketch-visor", &options).unwrap();
+/// let key = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|packet| batch.push(key, 64, packet * 1000));
 /// summary.ingest(&mut batch);

@@ -28,14 +28,14 @@ use crate::terms::Measure;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(64 << 10, 1).with([("counters", 100)]);
-/// let mut summary = catalog::build::<Key4>("stream-summary", &options).unwrap();
+/// let options = Options::new(64 << 10, 1).for_keys(4).with([("counters", 100)]);
+/// let mut summary = catalog::build::<Key8>("stream-summary", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200u32 {
-///     batch.push(Key4::from_canonical(&(packet % 10).to_be_bytes()).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&(packet % 10).to_be_bytes()).unwrap(), 64, 0);
 /// }
 /// summary.ingest(&mut batch);
 /// // No flow was replaced: sizes are exact.

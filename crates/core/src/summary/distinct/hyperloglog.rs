@@ -95,12 +95,13 @@ impl Content {
 /// use datasketches::hll::HllSketch;
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::{Options, distinct::HllRegisters};
 ///
-/// let mut summary = catalog::build::<Key4>("hyperloglog", &Options::new(1 << 16, 1)).unwrap();
+/// let options = Options::new(1 << 16, 1).for_keys(4);
+/// let mut summary = catalog::build::<Key8>("hyperloglog", &options).unwrap();
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[192, 0, 2, 1]).unwrap(), 64, 0);
+/// batch.push(Key8::from_canonical(&[192, 0, 2, 1]).unwrap(), 64, 0);
 /// summary.ingest(&mut batch);
 /// // Other DataSketches libraries read the image.
 /// let image = summary.downcast_ref::<HllRegisters>().unwrap().image();
@@ -186,13 +187,14 @@ fn coupon(digest: u64) -> u32 {
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut summary = catalog::build::<Key4>("hyperloglog", &Options::new(1 << 16, 1)).unwrap();
+/// let options = Options::new(1 << 16, 1).for_keys(4);
+/// let mut summary = catalog::build::<Key8>("hyperloglog", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200u32 {
-///     batch.push(Key4::from_canonical(&(packet % 50).to_be_bytes()).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&(packet % 50).to_be_bytes()).unwrap(), 64, 0);
 /// }
 /// summary.ingest(&mut batch);
 /// let flows = summary.answers().cardinality().unwrap();

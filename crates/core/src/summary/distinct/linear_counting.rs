@@ -29,13 +29,14 @@ const WORD: usize = 64;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut summary = catalog::build::<Key4>("linear-counting", &Options::new(1 << 16, 1)).unwrap();
+/// let options = Options::new(1 << 16, 1).for_keys(4);
+/// let mut summary = catalog::build::<Key8>("linear-counting", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200u32 {
-///     batch.push(Key4::from_canonical(&(packet % 50).to_be_bytes()).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&(packet % 50).to_be_bytes()).unwrap(), 64, 0);
 /// }
 /// summary.ingest(&mut batch);
 /// let flows = summary.answers().cardinality().unwrap();

@@ -26,13 +26,13 @@ use crate::terms::{Measure, Size};
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut summary = catalog::build::<Key4>("mst", &Options::new(1 << 20, 1)).unwrap();
+/// let mut summary = catalog::build::<Key8>("mst", &Options::new(1 << 20, 1).for_keys(4)).unwrap();
 /// let mut batch = Batch::new();
 /// for host in 0..200 {
-///     batch.push(Key4::from_canonical(&[192, 0, 2, host]).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&[192, 0, 2, host]).unwrap(), 64, 0);
 /// }
 /// summary.ingest(&mut batch);
 /// let prefixes = summary.answers().prefixes().unwrap();

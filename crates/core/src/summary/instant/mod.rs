@@ -33,11 +33,11 @@ type InstantTable<K, W, const LAYERS: usize> = Regulated<W, LAYERS, WorkingSet<K
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut summary = catalog::build::<Key4>("rcc", &Options::new(1 << 20, 1)).unwrap();
-/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut summary = catalog::build::<Key8>("rcc", &Options::new(1 << 20, 1).for_keys(4)).unwrap();
+/// let key = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
 /// summary.ingest(&mut batch);
@@ -70,11 +70,12 @@ impl Describe for Rcc {
 /// ```
 /// use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut summary = catalog::build::<Key4>("insta-measure", &Options::new(1 << 20, 1)).unwrap();
-/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut summary = catalog::build::<Key8>("insta-measure", &options).unwrap();
+/// let key = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..BATCH_PACKETS).for_each(|_| batch.push(key, 64, 0));
 /// (0..100).for_each(|_| summary.ingest(&mut batch));

@@ -103,13 +103,13 @@ enum Place {
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::instant::WorkingSet;
 /// use flowgauge_core::summary::{Ingest, Options, SizeQuery};
 ///
-/// let options = Options::new(1 << 16, 1);
-/// let mut table = WorkingSet::<Key4>::from_options(&options, 1 << 16).unwrap();
-/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let options = Options::new(1 << 16, 1).for_keys(4);
+/// let mut table = WorkingSet::<Key8>::from_options(&options, 1 << 16).unwrap();
+/// let key = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// (0..200).for_each(|time_ns| batch.push(key, 64, time_ns));
 /// table.ingest(&mut batch);

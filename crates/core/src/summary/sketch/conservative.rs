@@ -22,14 +22,14 @@ use crate::summary::{BuildError, Counted, Describe, Estimate, Info, Laws, Option
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(1 << 20, 1);
-/// let mut sketch = catalog::build::<Key4>("conservative-count-min", &options).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut sketch = catalog::build::<Key8>("conservative-count-min", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for host in 0..200 {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, host]).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, host]).unwrap(), 64, 0);
 /// }
 /// sketch.ingest(&mut batch);
 /// let size = sketch.answers().size().unwrap().estimate(&[10, 0, 0, 7]).packets.unwrap();

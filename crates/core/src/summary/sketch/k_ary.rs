@@ -29,11 +29,12 @@ use crate::terms::Threshold;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut sketch = catalog::build::<Key4>("k-ary", &Options::new(1 << 20, 1)).unwrap();
-/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut sketch = catalog::build::<Key8>("k-ary", &options).unwrap();
+/// let key = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// for _ in 0..100 {
 ///     batch.push(key, 1500, 0);

@@ -55,11 +55,12 @@ const BEYOND: f64 = 0.001_35;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut sketch = catalog::build::<Key4>("two-level", &Options::new(1 << 20, 1)).unwrap();
-/// let scanner = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut sketch = catalog::build::<Key8>("two-level", &options).unwrap();
+/// let scanner = Key8::from_canonical(&[192, 0, 2, 1]).unwrap();
 /// let mut batch = Batch::new();
 /// for peer in 0..200_u64 {
 ///     batch.push_with_element(scanner, 64, 0, peer.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -119,8 +120,8 @@ impl Describe for TwoLevel {
         if const { !reversible::recovers::<K>() } {
             return Err(reversible::too_long(options.digester.key_bytes(), NAME));
         }
-        let parameters = &options.parameters;
-        let [rows, verify] = reversible::rows::<K>(parameters)?;
+        let (parameters, words) = (&options.parameters, options.digester.key_bytes());
+        let [rows, verify] = reversible::rows(parameters, words)?;
         let enough = options.spread.clamp(128, MOST_BITS / 2).next_power_of_two() * 2;
         let bits = parameters.integer("bits", 8..=MOST_BITS)?.unwrap_or(enough) as usize;
         let all_rows = rows + verify;
@@ -129,11 +130,16 @@ impl Describe for TwoLevel {
             let bitmaps = parameters.power_of_two("bitmaps", usize::MAX, 1)?;
             let taken = all_rows * (bitmaps * bits).div_ceil(8);
             let rest = options.memory_bytes.saturating_sub(taken);
-            (reversible::columns::<K>(parameters, rest, rows, counter)?, bitmaps)
+            (reversible::columns(parameters, rest, rows, words, counter)?, bitmaps)
         } else {
             let bitmap = (all_rows * bits).div_ceil(8 * COUNTERS_PER_BITMAP);
-            let columns =
-                reversible::columns::<K>(parameters, options.memory_bytes, rows, counter + bitmap)?;
+            let columns = reversible::columns(
+                parameters,
+                options.memory_bytes,
+                rows,
+                words,
+                counter + bitmap,
+            )?;
             (columns, (columns / COUNTERS_PER_BITMAP).max(2))
         };
         if bitmaps > columns {
@@ -193,7 +199,7 @@ impl<K: FlowKey> SpreadRows<K> {
         let Shape { rows, verify, columns, bitmaps, bits } = shape;
         Ok(Self {
             digester,
-            modular: Modular::new::<K>(rows, verify, columns, &digester, memory)?,
+            modular: Modular::new(rows, verify, columns, &digester, memory)?,
             counters: memory.zeroed((rows + verify) * columns)?,
             words: memory.zeroed((rows + verify) * (bitmaps * bits).div_ceil(64))?,
             bitmaps,

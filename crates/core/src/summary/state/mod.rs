@@ -339,7 +339,7 @@ impl Kind {
 /// Which states a key type can have; no others are compiled.
 pub(crate) trait States: FlowKey {
     /// Whether a key can be a single address, whose peers are counted.
-    const DISTINCT: bool = matches!(Self::BYTES, 4 | 16);
+    const DISTINCT: bool = matches!(Self::BYTES, 8 | 16);
 }
 
 impl<K: FlowKey> States for K {}

@@ -36,14 +36,14 @@ const STEPS_EARNED: usize = 4;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(1 << 20, 1).with([("buckets", 2)]);
-/// let mut table = catalog::build::<Key4>("cuckoo-1", &options)?;
+/// let options = Options::new(1 << 20, 1).for_keys(4).with([("buckets", 2)]);
+/// let mut table = catalog::build::<Key8>("cuckoo-1", &options)?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 2]).unwrap(), 40, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 2]).unwrap(), 40, 0);
 /// table.ingest(&mut batch);
 /// assert_eq!(table.answers().flows().unwrap().len(), 1);
 /// assert_eq!(table.answers().untracked().bytes, 40);
@@ -57,14 +57,14 @@ pub struct Cuckoo1;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(1 << 20, 1);
-/// let mut table = catalog::build::<Key4>("cuckoo-4", &options)?;
-/// let mut other = catalog::build::<Key4>("cuckoo-4", &options)?;
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut table = catalog::build::<Key8>("cuckoo-4", &options)?;
+/// let mut other = catalog::build::<Key8>("cuckoo-4", &options)?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
 /// table.ingest(&mut batch);
 /// other.ingest(&mut batch);
 /// table.merge(&*other)?;

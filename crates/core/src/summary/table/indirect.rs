@@ -21,12 +21,13 @@ use crate::summary::{BuildError, Describe, Info, Laws, Memory, Options, Paramete
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::{Estimate, Options};
 ///
-/// let mut table = catalog::build::<Key4>("indirect-table", &Options::new(1 << 20, 1))?;
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut table = catalog::build::<Key8>("indirect-table", &options)?;
 /// let mut batch = Batch::new();
-/// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+/// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
 /// table.ingest(&mut batch);
 /// let sizes = table.answers().size().unwrap();
 /// assert_eq!(sizes.estimate(&[10, 0, 0, 1]).bytes, Some(Estimate::exact(1500)));

@@ -30,13 +30,13 @@ use crate::summary::{
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut table = catalog::build::<Key4>("linear-table", &Options::new(1 << 20, 1))?;
+/// let mut table = catalog::build::<Key8>("linear-table", &Options::new(1 << 20, 1).for_keys(4))?;
 /// let mut batch = Batch::new();
 /// for address in [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 1]] {
-///     batch.push(Key4::from_canonical(&address).unwrap(), 1500, 0);
+///     batch.push(Key8::from_canonical(&address).unwrap(), 1500, 0);
 /// }
 /// table.ingest(&mut batch);
 /// let (key, size) = table.answers().flows().unwrap().get(0);
@@ -104,7 +104,7 @@ impl LinearTable {
     /// the catalog's table, with `state=counter`.
     ///
     /// ```
-    /// use flowgauge_core::key::{FlowKey, Key4};
+    /// use flowgauge_core::key::{FlowKey, Key8};
     /// use flowgauge_core::summary::table::{LinearTable, Payload};
     /// use flowgauge_core::{batch::Batch, summary::Options, terms::Size};
     ///
@@ -113,9 +113,10 @@ impl LinearTable {
     /// impl Payload for Copies {
     ///     fn update(&mut self, size: Size) { self.0 = [size.bytes; 4]; }
     /// }
-    /// let mut table = LinearTable::with_payload::<Key4, Copies>(&Options::new(1 << 20, 1)).unwrap();
+    /// let options = Options::new(1 << 20, 1).for_keys(4);
+    /// let mut table = LinearTable::with_payload::<Key8, Copies>(&options).unwrap();
     /// let mut batch = Batch::new();
-    /// batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
+    /// batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 1500, 0);
     /// table.ingest(&mut batch);
     /// assert_eq!(table.answers().flows().unwrap().get(0).1.bytes, 1500);
     /// ```

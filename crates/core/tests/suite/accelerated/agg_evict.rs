@@ -9,7 +9,7 @@ use flowgauge_core::accelerator::{Accelerate, AggEvict};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind, Reader, Writer};
 use flowgauge_core::summary::{
     Answers, Incompatible, Info, Ingest, Merge, Options, Parameters, Summary,
@@ -17,8 +17,8 @@ use flowgauge_core::summary::{
 use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
-use super::build;
-use crate::stream::{Packet, decode_and_use, feed, key, packets};
+use super::{build, key};
+use crate::stream::{Packet, decode_and_use, feed, feed_keys_of, key_of, packets};
 
 const AGG_EVICT: &str = "agg-evict";
 const FLOWS: u32 = 700;
@@ -77,19 +77,19 @@ pub(super) fn bounds_hold(
     }
 }
 
-fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
+fn changes_nothing<K: FlowKey, const BYTES: usize>(info: &Info) -> bool {
     let packets = packets(6000, FLOWS, 5);
     let keys: Vec<_> =
-        (0..=FLOWS).map(|flow| key::<K>(flow).canonical(K::BYTES).to_vec()).collect();
+        (0..=FLOWS).map(|flow| key_of::<K>(flow, BYTES).canonical(BYTES).to_vec()).collect();
     let mut built = false;
     for by in [Measure::Packets, Measure::Bytes] {
-        let mut options = options(by);
+        let mut options = options(by).for_keys(BYTES);
         if ["count-min", "count-sketch", "k-ary"].contains(&info.name) {
             options = options.with([("candidates", "0")]);
         }
         let Some(mut plain) = build::<K>(None, info.name, &options) else { continue };
         built = true;
-        feed(&mut *plain, &packets, 256);
+        feed_keys_of(BYTES, &mut *plain, &packets, 256);
         let expected = encode(info, &options, &*plain);
         // From a table in which nearly every packet evicts to one that is never full.
         let default = taggings().next().unwrap();
@@ -107,7 +107,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
             let options =
                 Options { parameters: Parameters::new(plain.parameters()), ..options.clone() };
             let mut summary = build::<K>(Some(accelerator), info.name, &options).unwrap();
-            feed(&mut *summary, &packets, batch);
+            feed_keys_of(BYTES, &mut *summary, &packets, batch);
             bounds_hold(info, &keys, &packets, summary.answers());
             // Bitmaps and sums are equal to the bit, except for the lists of heavy keys, which
             // depend on when a key was seen.
@@ -126,10 +126,10 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
             }
             // Nothing is left of an epoch in the next, and the batch size does not matter.
             summary.clear();
-            feed(&mut *summary, &packets, 256);
+            feed_keys_of(BYTES, &mut *summary, &packets, 256);
             let again = encode(info, &options, &*summary);
             let mut other = build::<K>(Some((AGG_EVICT, parameters)), info.name, &options).unwrap();
-            feed(&mut *other, &packets, 33);
+            feed_keys_of(BYTES, &mut *other, &packets, 33);
             if info.name != "kll" {
                 assert!(encode(info, &options, &*other) == again, "{}: {rows}", info.name);
             }
@@ -152,10 +152,10 @@ fn summaries_are_equal_to_those_without() {
     for name in catalog::able(AGG_EVICT) {
         let info = catalog::info(name).unwrap();
         let keys = [
-            changes_nothing::<Key4>(info),
-            changes_nothing::<Key8>(info),
-            changes_nothing::<Key16>(info),
-            changes_nothing::<Key37>(info),
+            changes_nothing::<Key8, 4>(info),
+            changes_nothing::<Key8, 8>(info),
+            changes_nothing::<Key16, 16>(info),
+            changes_nothing::<Key37, 40>(info),
         ];
         assert!(keys.contains(&true), "{name}");
     }
@@ -165,12 +165,12 @@ fn summaries_are_equal_to_those_without() {
 /// policy, tag and row.
 #[test]
 fn tags_and_rows_change_no_sum() {
-    fn unchanged<K: FlowKey>(name: &str) {
+    fn unchanged<K: FlowKey, const BYTES: usize>(name: &str) {
         let packets = packets(6000, FLOWS, 5);
         let info = catalog::info(name).unwrap();
-        let options = Options::new(1 << 20, 1);
+        let options = Options::new(1 << 20, 1).for_keys(BYTES);
         let mut plain = build::<K>(None, name, &options).unwrap();
-        feed(&mut *plain, &packets, 256);
+        feed_keys_of(BYTES, &mut *plain, &packets, 256);
         let options = Options { parameters: Parameters::new(plain.parameters()), ..options };
         let expected = encode(info, &options, &*plain);
         for (tagging, policy) in taggings().flat_map(|tagging| POLICIES.map(|one| (tagging, one))) {
@@ -178,33 +178,33 @@ fn tags_and_rows_change_no_sum() {
             let parameters = parameters(rows, policy, tagging);
             let mut summary =
                 build::<K>(Some((AGG_EVICT, parameters.clone())), name, &options).unwrap();
-            feed(&mut *summary, &packets, 100);
+            feed_keys_of(BYTES, &mut *summary, &packets, 100);
             assert!(encode(info, &options, &*summary) == expected, "{name}: {parameters:?}");
         }
     }
-    unchanged::<Key4>("linear-table");
-    unchanged::<Key8>("linear-table");
-    unchanged::<Key16>("linear-table");
-    unchanged::<Key37>("linear-table");
-    unchanged::<Key4>("two-level");
-    unchanged::<Key8>("two-level");
+    unchanged::<Key8, 4>("linear-table");
+    unchanged::<Key8, 8>("linear-table");
+    unchanged::<Key16, 16>("linear-table");
+    unchanged::<Key37, 40>("linear-table");
+    unchanged::<Key8, 4>("two-level");
+    unchanged::<Key8, 8>("two-level");
 }
 
 /// With `auto`, batches go either way, in a trial at least: exact tables and sketches that read
 /// elements are the same, and others keep their bounds. Batches of 4 make a trial of 1,472 packets.
 #[test]
 fn trials_change_no_sum() {
-    fn unchanged<K: FlowKey>(name: &str) -> bool {
+    fn unchanged<K: FlowKey, const BYTES: usize>(name: &str) -> bool {
         let stream = packets(20_000, FLOWS, 5);
         let info = catalog::info(name).unwrap();
-        let options = Options::new(1 << 20, 1);
+        let options = Options::new(1 << 20, 1).for_keys(BYTES);
         let Some(mut plain) = build::<K>(None, name, &options) else { return false };
-        feed(&mut *plain, &stream, 256);
+        feed_keys_of(BYTES, &mut *plain, &stream, 256);
         let options = Options { parameters: Parameters::new(plain.parameters()), ..options };
         let parameters = Parameters::new([("rows", "64"), ("auto", "yes")]);
         let mut summary = build::<K>(Some((AGG_EVICT, parameters)), name, &options).unwrap();
         for epoch in 0..3 {
-            feed(&mut *summary, &stream, 4);
+            feed_keys_of(BYTES, &mut *summary, &stream, 4);
             if info.laws.merge == Merge::Equal && plain.answers().candidates().is_none()
                 || flows(plain.answers()).is_some()
             {
@@ -212,15 +212,16 @@ fn trials_change_no_sum() {
                 let [one, other] = [&plain, &summary].map(|one| encode(info, &options, &**one));
                 assert!(one == other, "{name}, {epoch}");
             }
-            let keys: Vec<_> =
-                (0..=FLOWS).map(|flow| key::<K>(flow).canonical(K::BYTES).to_vec()).collect();
+            let keys: Vec<_> = (0..=FLOWS)
+                .map(|flow| key_of::<K>(flow, BYTES).canonical(BYTES).to_vec())
+                .collect();
             bounds_hold(info, &keys, &stream, summary.answers());
             summary.next_epoch();
         }
         true
     }
     for name in catalog::able(AGG_EVICT) {
-        assert!(unchanged::<Key8>(name) | unchanged::<Key4>(name), "{name}");
+        assert!(unchanged::<Key8, 8>(name) | unchanged::<Key8, 4>(name), "{name}");
     }
 }
 
@@ -296,7 +297,7 @@ fn evictions<K: FlowKey>(rows: &'static str, tagging: Tagging, flow: impl Fn(u32
 fn the_papers_tags_choose_rows_by_their_remainder() {
     let passed = |tagging, step: u32| {
         evictions("2000", tagging, |flow| {
-            Key4::from_canonical(&(flow * step).to_le_bytes()).unwrap()
+            Key8::from_canonical(&(flow * step).to_le_bytes()).unwrap()
         })
     };
     assert_eq!((passed(PAPER, 2000), passed(PAPER, 2001)), (6000, 17));
@@ -358,7 +359,7 @@ fn refused_tags_name_the_remedy() {
     let refusal = |parameters: &[(&str, &str)]| {
         let chain = [(AGG_EVICT.to_owned(), Parameters::new(parameters.iter().copied()))];
         let built =
-            catalog::build_accelerated::<Key4>(&chain, "count-min", &Options::new(1 << 20, 1));
+            catalog::build_accelerated::<Key8>(&chain, "count-min", &Options::new(1 << 20, 1));
         built.err().map(|error| error.to_string())
     };
     let any_number =
@@ -386,7 +387,7 @@ fn the_choice_is_a_parameter_in_force() {
     for (number, tagging) in taggings().enumerate() {
         let accelerator = (AGG_EVICT, parameters("2", "round-robin", tagging));
         let options = Options::new(1 << 20, 1);
-        let summary = build::<Key4>(Some(accelerator), "count-min", &options).unwrap();
+        let summary = build::<Key8>(Some(accelerator), "count-min", &options).unwrap();
         let named: Vec<_> = summary.accelerators()[0].1[2..]
             .iter()
             .map(|(name, value)| (*name, value.to_string()))
@@ -401,12 +402,12 @@ fn the_choice_is_a_parameter_in_force() {
 fn the_zero_key_is_counted() {
     let accelerator = (AGG_EVICT, Parameters::new([("rows", "1")]));
     let mut summary =
-        build::<Key4>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
+        build::<Key8>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
     let zero = |flow| Packet { flow, bytes: 64, peer: 0 };
     let packets: Vec<Packet> = (0..2000).flat_map(|i| [zero(0), zero(i % 20)]).collect();
     feed(&mut *summary, &packets, 256);
     let flows = flows(summary.answers()).unwrap();
-    assert_eq!(flows[&vec![0; 4]], (2100, 2100 * 64));
+    assert_eq!(flows[&vec![0; 8]], (2100, 2100 * 64));
     assert_eq!(flows.values().map(|(packets, _)| packets).sum::<u64>(), 4000);
 }
 
@@ -470,23 +471,23 @@ fn passed_on<K: FlowKey>(
 
 /// The same for these flows, with a table of one row.
 fn through_a_row(policy: &'static str, flows: impl Iterator<Item = u32>) -> Vec<(u64, u32)> {
-    passed_on([("rows", "1"), ("policy", policy)], flows.map(key::<Key4>))
+    passed_on([("rows", "1"), ("policy", policy)], flows.map(key::<Key8>))
 }
 
 /// A flow in every second packet is never evicted by `lru`, once in each turn by `round-robin`, and
 /// as often on average by `random`.
 #[test]
 fn the_policies_drop_the_flows_of_their_definition() {
-    let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
+    let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
     // A flow with the same tag would take the other's pair.
-    let fingerprint = |flow| key::<Key4>(flow).digest(&digester) as u16;
+    let fingerprint = |flow| key::<Key8>(flow).digest(&digester) as u16;
     let others: Vec<u32> =
         (1..).filter(|i| fingerprint(*i) != fingerprint(0xffff_ffff)).take(1600).collect();
     let flows = || others.iter().flat_map(|i| [0xffff_ffff, *i]);
     let hot = |policy| {
         let rows = through_a_row(policy, flows());
         assert_eq!(rows.iter().map(|(_, packets)| packets).sum::<u32>(), 3200);
-        rows.into_iter().filter(|(key, _)| *key == 0xffff_ffff).count()
+        rows.into_iter().filter(|(key, _)| *key == u64::MAX).count()
     };
     assert_eq!(hot("lru"), 1);
     let turns = hot("round-robin");
@@ -578,11 +579,9 @@ fn its_memory_is_that_of_the_catalog() {
         }
     }
     for by in [Measure::Packets, Measure::Bytes] {
-        as_told::<Key4>("count-min", by, false);
         as_told::<Key8>("count-min", by, false);
         as_told::<Key16>("count-min", by, false);
         as_told::<Key37>("count-min", by, false);
-        as_told::<Key4>("two-level", by, true);
         as_told::<Key8>("two-level", by, true);
     }
 }
@@ -651,7 +650,6 @@ fn equals_insta_measure<K: FlowKey>() {
 
 #[test]
 fn a_table_behind_it_is_insta_measure() {
-    equals_insta_measure::<Key4>();
     equals_insta_measure::<Key8>();
     equals_insta_measure::<Key16>();
     equals_insta_measure::<Key37>();
@@ -708,7 +706,7 @@ fn other_summaries_than_tables_are_refused_with_the_reason() {
         let options = Options::new(1 << 20, 1).with(parameter);
         let accelerators: Vec<_> =
             accelerators.iter().map(|name| ((*name).to_owned(), Parameters::default())).collect();
-        let error = catalog::build_accelerated::<Key4>(&accelerators, name, &options).err();
+        let error = catalog::build_accelerated::<Key8>(&accelerators, name, &options).err();
         error.map(|error| error.to_string()).unwrap_or_default()
     };
     let tables = ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4"];
@@ -740,7 +738,7 @@ fn other_summaries_than_tables_are_refused_with_the_reason() {
         let (name, value) = parameter.split_once('=').unwrap();
         let accelerators = [(FLOW_REGULATOR.to_owned(), Parameters::new([(name, value)]))];
         let options = Options::new(1 << 20, 1);
-        let error = catalog::build_accelerated::<Key4>(&accelerators, "cuckoo-4", &options).err();
+        let error = catalog::build_accelerated::<Key8>(&accelerators, "cuckoo-4", &options).err();
         let error = error.unwrap().to_string();
         assert!(error.starts_with(&format!("'{name}={value}' is not ")), "{error}");
     }
@@ -750,7 +748,7 @@ fn other_summaries_than_tables_are_refused_with_the_reason() {
 #[test]
 fn no_bytes_do_harm() {
     let options = Options::new(BYTES, 1).with([("buckets", 64)]);
-    let mut summary = build::<Key4>(Some(small()), "linear-table", &options).unwrap();
+    let mut summary = build::<Key8>(Some(small()), "linear-table", &options).unwrap();
     feed(&mut *summary, &packets(8000, 100, 13), 256);
     let info = catalog::info("linear-table").unwrap();
     let stored = encode(info, &options, &*summary);
@@ -762,12 +760,12 @@ fn no_bytes_do_harm() {
             let end = bytes.len() - 4;
             let checksum = crc32fast::hash(&bytes[..end]);
             bytes[end..].copy_from_slice(&checksum.to_le_bytes());
-            used += u32::from(decode_and_use::<Key4>(&bytes, BYTES).is_ok());
+            used += u32::from(decode_and_use::<Key8>(&bytes, BYTES).is_ok());
         }
     }
     assert!(used > 1000, "{used}");
     for end in 0..stored.len() {
-        let cut = decode_and_use::<Key4>(&stored[..end], BYTES).unwrap_err();
+        let cut = decode_and_use::<Key8>(&stored[..end], BYTES).unwrap_err();
         assert!(matches!(
             cut.kind(),
             DecodeErrorKind::Cut { .. } | DecodeErrorKind::Invalid { .. }

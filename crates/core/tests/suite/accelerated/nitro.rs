@@ -5,14 +5,14 @@ use flowgauge_core::accelerator::{Accelerate, NitroSketch};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::{decode, encode};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16};
+use flowgauge_core::key::{FlowKey, Key8, Key16};
 use flowgauge_core::summary::{Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::agg_evict::bounds_hold;
-use super::build;
 use super::sampler::all_hold;
-use crate::stream::{Packet, feed, key, packets};
+use super::{build, key};
+use crate::stream::{Packet, feed, packets};
 
 const FLOWS: u32 = 300;
 const SKETCHES: [&str; 4] = ["count-min", "count-sketch", "k-ary", "univmon"];
@@ -36,7 +36,7 @@ fn small(name: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 /// Ingests packets with these gaps in time, in batches.
-fn feed_timed(summary: &mut dyn Summary<Key4>, packets: &[Packet], gap_ns: i64, batch: usize) {
+fn feed_timed(summary: &mut dyn Summary<Key8>, packets: &[Packet], gap_ns: i64, batch: usize) {
     let (mut columns, mut time_ns) = (Batch::new(), 1_000_000_000);
     for chunk in packets.chunks(batch) {
         for packet in chunk {
@@ -50,7 +50,7 @@ fn feed_timed(summary: &mut dyn Summary<Key4>, packets: &[Packet], gap_ns: i64, 
 }
 
 /// The largest interval: the unit of the cells plus one.
-fn one_in(summary: &dyn Summary<Key4>) -> u64 {
+fn one_in(summary: &dyn Summary<Key8>) -> u64 {
     let cells = summary.answers().cells().unwrap();
     let mut numbers = vec![0.0; cells.len()];
     cells.read(&mut numbers);
@@ -90,8 +90,8 @@ fn samples_of_rows_keep_the_laws() {
         let info = catalog::info(name).unwrap();
         for by in [Measure::Packets, Measure::Bytes] {
             let options = options(by, &[]);
-            assert!(all_hold::<Key4>(info, &sampler, &options));
-            assert!(all_hold::<Key16>(info, &sampler, &options));
+            assert!(all_hold::<Key8, 4>(info, &sampler, &options));
+            assert!(all_hold::<Key16, 16>(info, &sampler, &options));
         }
     }
 }
@@ -102,7 +102,7 @@ fn samples_of_rows_keep_the_laws() {
 fn modes_keep_the_laws() {
     let stream = packets(45_000, FLOWS, 5);
     let keys: Vec<_> =
-        (0..=FLOWS).map(|flow| key::<Key4>(flow).canonical(Key4::BYTES).to_vec()).collect();
+        (0..=FLOWS).map(|flow| key::<Key8>(flow).canonical(Key8::BYTES).to_vec()).collect();
     for mode in [
         &[("mode", "line-rate"), ("p", "0.0625")][..],
         &[("mode", "correct"), ("p", "0.125"), ("epsilon", "0.9")][..],
@@ -110,8 +110,8 @@ fn modes_keep_the_laws() {
         for name in SKETCHES {
             for by in [Measure::Packets, Measure::Bytes] {
                 let (info, options) = (catalog::info(name).unwrap(), options(by, &small(name)));
-                let build = || build::<Key4>(Some(nitro(mode)), name, &options).unwrap();
-                let stored = |summary: &dyn Summary<Key4>| encode(info, &options, summary);
+                let build = || build::<Key8>(Some(nitro(mode)), name, &options).unwrap();
+                let stored = |summary: &dyn Summary<Key8>| encode(info, &options, summary);
                 let mut summary = build();
                 let empty = stored(&*summary);
                 feed_timed(&mut *summary, &stream, 100, 256);
@@ -123,7 +123,7 @@ fn modes_keep_the_laws() {
                     feed_timed(&mut *other, &stream, 100, batch);
                     assert!(stored(&*other) == all, "{name} {mode:?} by {batch}");
                 }
-                let mut copy = decode::<Key4>(&all, 2 << 20).unwrap().summary;
+                let mut copy = decode::<Key8>(&all, 2 << 20).unwrap().summary;
                 assert!(stored(&*copy) == all, "{name} {mode:?}");
                 for summary in [&mut copy, &mut summary] {
                     feed_timed(&mut **summary, &stream, 1000, 256);
@@ -135,7 +135,7 @@ fn modes_keep_the_laws() {
                 assert!(stored(&*summary) == empty, "{name} {mode:?}");
                 feed_timed(&mut *summary, &stream, 100, 256);
                 assert!(stored(&*summary) == all, "{name} {mode:?}");
-                summary.merge(&*decode::<Key4>(&all, 2 << 20).unwrap().summary).unwrap();
+                summary.merge(&*decode::<Key8>(&all, 2 << 20).unwrap().summary).unwrap();
                 bounds_hold(info, &keys, &twice, summary.answers());
             }
         }
@@ -154,18 +154,18 @@ fn payload(stored: &[u8]) -> &[u8] {
 
 fn is_the_plain_sketch(info: &Info, by: Measure, mode: &[(&str, &str)], packets: &[Packet]) {
     let options = options(by, &small(info.name));
-    let mut plain = build::<Key4>(None, info.name, &options).unwrap();
+    let mut plain = build::<Key8>(None, info.name, &options).unwrap();
     feed_timed(&mut *plain, packets, 100, 100);
-    let mut summary = build::<Key4>(Some(nitro(mode)), info.name, &options).unwrap();
+    let mut summary = build::<Key8>(Some(nitro(mode)), info.name, &options).unwrap();
     feed_timed(&mut *summary, packets, 100, 100);
     let stored = [&plain, &summary].map(|summary| encode(info, &options, &**summary));
     assert!(payload(&stored[1]).ends_with(payload(&stored[0])), "{} {mode:?}", info.name);
     let (one, other) = (plain.answers().size().unwrap(), summary.answers().size().unwrap());
     for flow in 0..=FLOWS {
-        let key = key::<Key4>(flow);
+        let key = key::<Key8>(flow);
         assert_eq!(
-            one.estimate(key.canonical(Key4::BYTES)),
-            other.estimate(key.canonical(Key4::BYTES))
+            one.estimate(key.canonical(Key8::BYTES)),
+            other.estimate(key.canonical(Key8::BYTES))
         );
     }
 }
@@ -182,7 +182,7 @@ fn without_a_sample_it_is_the_plain_sketch() {
         }
     }
     let univmon =
-        |mode| build::<Key4>(Some(nitro(mode)), "univmon", &options(Measure::Packets, &[]));
+        |mode| build::<Key8>(Some(nitro(mode)), "univmon", &options(Measure::Packets, &[]));
     let all = univmon(&[("p", "1")]).unwrap();
     assert!(all.answers().cardinality().is_some());
     assert!(all.answers().weight_logs(Measure::Packets).is_some());
@@ -198,7 +198,7 @@ fn the_rate_of_the_line_is_told_by_the_times() {
     for (gap_ns, expected) in [(25, 64), (100, 16), (1_666, 1), (3, 128)] {
         let options = options(Measure::Packets, &small("k-ary"));
         let mut summary =
-            build::<Key4>(Some(nitro(&[("mode", "line-rate")])), "k-ary", &options).unwrap();
+            build::<Key8>(Some(nitro(&[("mode", "line-rate")])), "k-ary", &options).unwrap();
         feed_timed(&mut *summary, &stream, gap_ns, 64);
         assert_eq!(one_in(&*summary), expected, "{gap_ns} ns");
         // The next epoch continues with the current interval.
@@ -207,7 +207,7 @@ fn the_rate_of_the_line_is_told_by_the_times() {
         assert_eq!(one_in(&*summary), expected, "{gap_ns} ns");
         // Packets without times, from streams in memory, are all taken.
         summary.clear();
-        let (mut batch, keys) = (Batch::new(), [key::<Key4>(1); 200]);
+        let (mut batch, keys) = (Batch::new(), [key::<Key8>(1); 200]);
         for _ in 0..60 {
             batch.fill(&keys, 64);
             summary.ingest(&mut batch);
@@ -256,7 +256,7 @@ fn forged_bytes_do_no_harm() {
         for name in SKETCHES {
             let (info, options) = (catalog::info(name).unwrap(), options(Measure::Packets, &[]));
             let options = options.with([("rows", "4"), ("columns", "64")]);
-            let mut summary = build::<Key4>(Some(nitro(mode)), name, &options).unwrap();
+            let mut summary = build::<Key8>(Some(nitro(mode)), name, &options).unwrap();
             feed_timed(&mut *summary, &stream, 100, 256);
             let stored = encode(info, &options, &*summary);
             let from = stored.len() - 4 - payload(&stored).len();
@@ -272,13 +272,13 @@ fn forged_bytes_do_no_harm() {
                 let end = forged.len() - 4;
                 let checksum = crc32fast::hash(&forged[..end]);
                 forged[end..].copy_from_slice(&checksum.to_le_bytes());
-                let Ok(decoded) = decode::<Key4>(&forged, 2 << 20) else { continue };
+                let Ok(decoded) = decode::<Key8>(&forged, 2 << 20) else { continue };
                 let mut copy = decoded.summary;
                 taken += 1;
                 feed_timed(&mut *copy, &stream[..20_000], 25, 256);
                 copy.merge(&*summary).unwrap();
                 let size =
-                    copy.answers().size().unwrap().estimate(key::<Key4>(1).canonical(Key4::BYTES));
+                    copy.answers().size().unwrap().estimate(key::<Key8>(1).canonical(Key8::BYTES));
                 let size = size.packets.unwrap();
                 assert!(size.low <= size.high, "{size:?}");
             }

@@ -1,18 +1,17 @@
 //! The errors of `NitroSketch`.
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
-use super::build;
 use super::nitro::nitro;
 use super::skipper::rank;
+use super::{build, source};
 use crate::long;
-use crate::stream::key;
 use crate::zipf::Zipf;
 
-fn feed(summary: &mut dyn Summary<Key4>, keys: &[Key4]) {
+fn feed(summary: &mut dyn Summary<Key8>, keys: &[Key8]) {
     let mut batch = Batch::new();
     for keys in keys.chunks(BATCH_PACKETS) {
         batch.fill(keys, 100);
@@ -21,15 +20,16 @@ fn feed(summary: &mut dyn Summary<Key4>, keys: &[Key4]) {
     summary.settle();
 }
 
-fn estimate(summary: &dyn Summary<Key4>, flow: u32) -> Estimate {
-    let size = summary.answers().size().unwrap().estimate(key::<Key4>(flow).canonical(Key4::BYTES));
+fn estimate(summary: &dyn Summary<Key8>, flow: u32) -> Estimate {
+    let size = summary.answers().size().unwrap().estimate(source(flow).canonical(4));
     size.packets.or(size.bytes).unwrap()
 }
 
 /// Flows of these numbers of packets, in turns.
-fn flows_of(sizes: &[u32]) -> Vec<Key4> {
+fn flows_of(sizes: &[u32]) -> Vec<Key8> {
     let most = sizes.iter().copied().max().unwrap_or(0);
-    let turn = |n: u32| (0..).zip(sizes).filter(move |(_, size)| **size > n).map(|(i, _)| key(i));
+    let turn =
+        |n: u32| (0..).zip(sizes).filter(move |(_, size)| **size > n).map(|(i, _)| source(i));
     (0..most).flat_map(turn).collect()
 }
 
@@ -59,7 +59,8 @@ fn sizes_are_right_on_average() {
             }
             let mut sums = [[0.0; 2]; 3];
             for seed in 0..1000 {
-                let options = Options::new(1 << 20, seed).with(parameters.iter().copied());
+                let options =
+                    Options::new(1 << 20, seed).for_keys(4).with(parameters.iter().copied());
                 let mut summary = build(Some(nitro(&[("p", p)])), name, &options).unwrap();
                 feed(&mut *summary, &keys);
                 for (flow, [sum, squares]) in (0..).zip(&mut sums) {
@@ -84,15 +85,15 @@ fn sizes_are_right_on_average() {
 #[test]
 fn errors_are_as_large_as_they_should_be() {
     let (flow, size, others) = (20_000, 1000.0, 20_000);
-    let mut keys: Vec<Key4> = (0..10 * others).map(|i| key(i % others)).collect();
-    keys.extend([key::<Key4>(flow); 1000]);
+    let mut keys: Vec<Key8> = (0..10 * others).map(|i| source(i % others)).collect();
+    keys.extend([source(flow); 1000]);
     for (name, p, n) in [("count-sketch", "0.1", 10.0), ("k-ary", "0.05", 20.0)] {
         let others = f64::from(others);
         let noise = 100.0 * others + (n - 1.0) * 10.0 * others;
         let variance = noise / 1024.0 + (n - 1.0) * size;
         let squares = (0..1000).map(|seed| {
             let parameters = [("rows", "1"), ("columns", "1024"), ("candidates", "0")];
-            let options = Options::new(1 << 20, seed).with(parameters);
+            let options = Options::new(1 << 20, seed).for_keys(4).with(parameters);
             let mut summary = build(Some(nitro(&[("p", p)])), name, &options).unwrap();
             feed(&mut *summary, &keys);
             (estimate(&*summary, flow).value - size).powi(2)
@@ -116,9 +117,9 @@ fn bounds_hold_as_often_as_they_say() {
             for flow in &stream {
                 sizes[*flow as usize] += 1.0;
             }
-            let keys: Vec<Key4> = stream.into_iter().map(key).collect();
+            let keys: Vec<Key8> = stream.into_iter().map(source).collect();
             let parameters = [("rows", "4"), ("columns", "1024"), ("candidates", "0")];
-            let options = Options::new(1 << 20, seed).with(parameters);
+            let options = Options::new(1 << 20, seed).for_keys(4).with(parameters);
             let mut summary = build(Some(nitro(&[("p", "0.02")])), name, &options).unwrap();
             feed(&mut *summary, &keys);
             for flow in (0..flows).step_by(50) {
@@ -143,7 +144,8 @@ fn small_flows_are_within_their_bounds() {
             let (mut outside, seeds) = ([0; 8], 400);
             for seed in 0..seeds {
                 let parameters = [("rows", "4"), ("columns", "1024")];
-                let options = Options { by, ..Options::new(1 << 20, seed).with(parameters) };
+                let options =
+                    Options { by, ..Options::new(1 << 20, seed).for_keys(4).with(parameters) };
                 let mut summary = build(Some(nitro(&[("p", "0.01")])), name, &options).unwrap();
                 feed(&mut *summary, &flows_of(&sizes));
                 let each = if by == Measure::Packets { 1.0 } else { 100.0 };
@@ -170,9 +172,9 @@ fn listed_flows_are_above_their_lower_bounds() {
         ("count-min", vec![("rows", "2"), ("columns", "4096"), ("candidates", "1024")]),
     ] {
         for seed in 0..4 {
-            let options = Options::new(4 << 20, seed).with(parameters.iter().copied());
-            let mut summary = build::<Key4>(Some(nitro(&[("p", "0.01")])), name, &options).unwrap();
-            let keys: Vec<Key4> = (0..400_000).map(|i| key(i % 100_000)).collect();
+            let options = Options::new(4 << 20, seed).for_keys(4).with(parameters.iter().copied());
+            let mut summary = build::<Key8>(Some(nitro(&[("p", "0.01")])), name, &options).unwrap();
+            let keys: Vec<Key8> = (0..400_000).map(|i| source(i % 100_000)).collect();
             feed(&mut *summary, &keys);
             let (mut listed, mut below) = (0, 0);
             summary.answers().candidates().unwrap().for_each(&mut |_, size| {
@@ -195,14 +197,14 @@ fn after_convergence_errors_are_a_share_of_l2() {
     for flow in &keys {
         sizes[*flow as usize] += 1.0;
     }
-    let keys: Vec<Key4> = keys.into_iter().map(key).collect();
+    let keys: Vec<Key8> = keys.into_iter().map(source).collect();
     let l2 = sizes.iter().map(|size: &f64| size * size).sum::<f64>().sqrt();
     assert!(l2 >= columns, "{l2}");
     for name in ["count-sketch", "k-ary", "count-min"] {
         for seed in 0..if long() { 16 } else { 2 } {
             // The next lower power of two is less than the given interval.
             let parameters = [("rows", "5"), ("columns", "262144"), ("candidates", "0")];
-            let options = Options::new(32 << 20, seed).with(parameters);
+            let options = Options::new(32 << 20, seed).for_keys(4).with(parameters);
             let mut summary = build(Some(nitro(&[("p", "0.01")])), name, &options).unwrap();
             feed(&mut *summary, &keys);
             let off = |flow: u32| (estimate(&*summary, flow).value - sizes[flow as usize]).abs();
@@ -226,13 +228,13 @@ fn many_flows_do_not_grow_the_error() {
                 if name == "univmon" {
                     parameters.extend([("levels", "4"), ("top", "128")]);
                 }
-                let options = Options::new(8 << 20, seed).with(parameters);
+                let options = Options::new(8 << 20, seed).for_keys(4).with(parameters);
                 let mut summary = build(Some(nitro(&[("p", "0.01")])), name, &options).unwrap();
                 let (mut keys, mut next) = (Vec::new(), heavy);
                 for turn in 0..size {
-                    keys.extend((0..heavy).map(key::<Key4>));
+                    keys.extend((0..heavy).map(source));
                     let until = heavy + (u64::from(scan) * (turn + 1) / size) as u32;
-                    keys.extend((next..until).map(key::<Key4>));
+                    keys.extend((next..until).map(source));
                     next = until;
                     if keys.len() > 1 << 16 {
                         feed_only(&mut *summary, &keys);
@@ -253,7 +255,7 @@ fn many_flows_do_not_grow_the_error() {
 }
 
 /// Ingests keys without settling.
-fn feed_only(summary: &mut dyn Summary<Key4>, keys: &[Key4]) {
+fn feed_only(summary: &mut dyn Summary<Key8>, keys: &[Key8]) {
     let mut batch = Batch::new();
     for keys in keys.chunks(BATCH_PACKETS) {
         batch.fill(keys, 100);
@@ -269,11 +271,11 @@ fn it_is_correct_before_it_samples_and_after() {
     let (mut worst, mut converged) = (0.0f64, Vec::new());
     for seed in 0..4 {
         let parameters = [("rows", "5"), ("columns", "131072"), ("candidates", "0")];
-        let options = Options::new(4 << 20, seed).with(parameters);
+        let options = Options::new(4 << 20, seed).for_keys(4).with(parameters);
         let mode = [("mode", "correct"), ("p", "0.0625"), ("epsilon", "0.05")];
         let mut summary = build(Some(nitro(&mode)), "count-sketch", &options).unwrap();
-        let mut plain = build::<Key4>(None, "count-sketch", &options).unwrap();
-        let keys: Vec<Key4> = Zipf::new(100_000, 1.1, seed).take(2_000_000).map(key).collect();
+        let mut plain = build::<Key8>(None, "count-sketch", &options).unwrap();
+        let keys: Vec<Key8> = Zipf::new(100_000, 1.1, seed).take(2_000_000).map(source).collect();
         let (mut batch, mut time_ns, mut sizes) = (Batch::new(), 1_000_000_000, vec![0.0; 100_000]);
         let mut at = None;
         for (number, part) in keys.chunks(100_000).enumerate() {
@@ -319,7 +321,8 @@ fn changes_are_read_from_sampled_cells() {
     for name in ["count-min", "count-sketch", "k-ary", "univmon"] {
         let mut outside = [0u32; 2];
         for seed in 0..100 {
-            let options = Options::new(1 << 20, seed).with([("rows", "4"), ("columns", "1024")]);
+            let options =
+                Options::new(1 << 20, seed).for_keys(4).with([("rows", "4"), ("columns", "1024")]);
             let mut summary = build(Some(nitro(&[("p", "0.05")])), name, &options).unwrap();
             let mut half: Vec<f64> = Vec::new();
             for epoch in [[4000, 30, 0], [1000, 300, 500]] {
@@ -334,7 +337,7 @@ fn changes_are_read_from_sampled_cells() {
             let cells = summary.answers().cells().unwrap();
             cells.seal(&mut half);
             for (flow, truth) in [(0, 2500.0), (1, 165.0), (2, 250.0), (3, 0.0)] {
-                let size = cells.estimate(&half, key::<Key4>(flow).canonical(Key4::BYTES));
+                let size = cells.estimate(&half, source(flow).canonical(4));
                 outside[0] += u32::from(!(size.low..=size.high).contains(&truth));
                 // Three times √(19 t / 2), the error of one of four rows.
                 let allowed = 3.0 * f64::sqrt(9.5 * truth + 400.0);

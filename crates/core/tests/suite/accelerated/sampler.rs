@@ -3,14 +3,14 @@
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::{Decoded, decode, decode_again, encode};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::{Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::agg_evict::bounds_hold;
-use super::build;
 use super::nitro::nitro;
-use crate::stream::{Packet, feed, key, packets};
+use super::{build, key};
+use crate::stream::{Packet, feed, feed_keys_of, key_of, packets};
 
 const FLOWS: u32 = 300;
 const BYTES: usize = 256 << 10;
@@ -42,15 +42,17 @@ fn samples_levels((name, parameters): &(&'static str, Parameters)) -> bool {
     }
 }
 
-pub(super) fn all_hold<K: FlowKey>(
+pub(super) fn all_hold<K: FlowKey, const KEY_BYTES: usize>(
     info: &Info,
     sampler: &(&'static str, Parameters),
     options: &Options,
 ) -> bool {
+    let options = &options.clone().for_keys(KEY_BYTES);
     let by = options.by;
     let stream = packets(12_000, FLOWS, 5);
-    let keys: Vec<_> =
-        (0..=FLOWS).map(|flow| key::<K>(flow).canonical(K::BYTES).to_vec()).collect();
+    let keys: Vec<_> = (0..=FLOWS)
+        .map(|flow| key_of::<K>(flow, KEY_BYTES).canonical(KEY_BYTES).to_vec())
+        .collect();
     let Some(mut summary) = build::<K>(Some(sampler.clone()), info.name, options) else {
         return false;
     };
@@ -62,12 +64,12 @@ pub(super) fn all_hold<K: FlowKey>(
     let empty = stored(&*summary);
 
     // The batch size does not matter.
-    feed(&mut *summary, &stream, 256);
+    feed_keys_of(KEY_BYTES, &mut *summary, &stream, 256);
     bounds_hold(info, &keys, &stream, summary.answers());
     let all = stored(&*summary);
     for batch in [1, 33] {
         let mut other = build::<K>(Some(sampler.clone()), info.name, options).unwrap();
-        feed(&mut *other, &stream, batch);
+        feed_keys_of(KEY_BYTES, &mut *other, &stream, batch);
         assert!(stored(&*other) == all, "{} by {batch}", info.name);
     }
 
@@ -77,7 +79,7 @@ pub(super) fn all_hold<K: FlowKey>(
     assert_eq!(copy.accelerators(), summary.accelerators());
     assert!(stored(&*copy) == all, "{}", info.name);
     for summary in [&mut copy, &mut summary] {
-        feed(&mut **summary, &stream, 256);
+        feed_keys_of(KEY_BYTES, &mut **summary, &stream, 256);
     }
     assert!(stored(&*copy) == stored(&*summary), "{}", info.name);
 
@@ -85,7 +87,7 @@ pub(super) fn all_hold<K: FlowKey>(
     let spare = Decoded { summary: copy, ..decoded };
     let mut again = decode_again(&all, 2 * BYTES, None, spare).unwrap().summary;
     assert!(stored(&*again) == all, "{}", info.name);
-    feed(&mut *again, &stream, 256);
+    feed_keys_of(KEY_BYTES, &mut *again, &stream, 256);
     assert!(stored(&*again) == stored(&*summary), "{}", info.name);
 
     // The bounds hold for twice the packets, whether ingested or merged.
@@ -93,7 +95,7 @@ pub(super) fn all_hold<K: FlowKey>(
     bounds_hold(info, &keys, &twice, summary.answers());
     summary.clear();
     assert!(stored(&*summary) == empty, "{}", info.name);
-    feed(&mut *summary, &stream, 256);
+    feed_keys_of(KEY_BYTES, &mut *summary, &stream, 256);
     assert!(stored(&*summary) == all, "{}", info.name);
     let other = decode::<K>(&all, 2 * BYTES).unwrap().summary;
     summary.merge(&*other).unwrap();
@@ -136,8 +138,8 @@ fn samples_keep_the_laws() {
             let info = catalog::info(name).unwrap();
             let held = [Measure::Packets, Measure::Bytes].map(|by| {
                 let options = options(by, 1);
-                all_hold::<Key4>(info, sampler, &options)
-                    | all_hold::<Key16>(info, sampler, &options)
+                all_hold::<Key8, 4>(info, sampler, &options)
+                    | all_hold::<Key16, 16>(info, sampler, &options)
             });
             assert!(held.contains(&true), "{name}");
         }
@@ -253,15 +255,15 @@ fn prefixes_are_sampled() {
     let stream = packets(40_000, FLOWS, 3);
     for sampler in samplers() {
         let mut summary =
-            build::<Key4>(Some(sampler), "mst", &options(Measure::Packets, 1)).unwrap();
-        feed(&mut *summary, &stream, 256);
+            build::<Key8>(Some(sampler), "mst", &options(Measure::Packets, 1).for_keys(4)).unwrap();
+        feed_keys_of(4, &mut *summary, &stream, 256);
         let prefixes = summary.answers().prefixes().unwrap();
         let sampling = prefixes.sampling().unwrap();
         let nodes = prefixes.nodes();
         let node = |bits| nodes.iter().position(|node| *node == (bits, 0)).unwrap();
         let mut outside = 0;
         for flow in 0..FLOWS {
-            let size = prefixes.estimate(node(32), key::<Key4>(flow).canonical(Key4::BYTES));
+            let size = prefixes.estimate(node(32), key_of::<Key8>(flow, 4).canonical(4));
             let truth = stream.iter().filter(|packet| packet.flow == flow).count() as f64;
             let low = size.low - sampling.error(size.low);
             let high = size.high + sampling.error(size.high);
@@ -281,7 +283,7 @@ fn uniform_sizes_are_right_on_average() {
     let stream: Vec<Packet> = (1..3000u32)
         .map(|i| Packet { flow: i.trailing_zeros(), bytes: 64 + i % 7 * 200, peer: 0 })
         .collect();
-    let mut batches: Vec<Batch<Key4>> = Vec::new();
+    let mut batches: Vec<Batch<Key8>> = Vec::new();
     for chunk in stream.chunks(100) {
         let mut batch = Batch::new();
         for packet in chunk {
@@ -303,7 +305,7 @@ fn uniform_sizes_are_right_on_average() {
                 let sizes = summary.answers().size().unwrap();
                 for (flow, sum) in (0..).zip(&mut sums) {
                     *sum += sizes
-                        .estimate(key::<Key4>(flow).canonical(Key4::BYTES))
+                        .estimate(key::<Key8>(flow).canonical(Key8::BYTES))
                         .by(by)
                         .unwrap()
                         .value;
@@ -328,13 +330,13 @@ fn uniform_sizes_are_right_on_average() {
 /// One packet in one is exactly all packets.
 #[test]
 fn uniform_of_all_packets_is_no_sample() {
-    let mut batch = Batch::<Key4>::new();
+    let mut batch = Batch::<Key8>::new();
     (0..200).for_each(|i| batch.push(key(i % 7), 100, 0));
     let options = Options::new(64 << 10, 1);
     let sampler = ("uniform", Parameters::new([("sample", 1)]));
     let mut summary = build(Some(sampler), "linear-table", &options).unwrap();
     summary.ingest(&mut batch);
-    let size = summary.answers().size().unwrap().estimate(key::<Key4>(3).canonical(Key4::BYTES));
+    let size = summary.answers().size().unwrap().estimate(key::<Key8>(3).canonical(Key8::BYTES));
     let size = size.packets.unwrap();
     assert_eq!((size.low, size.value, size.high, size.confidence), (29.0, 29.0, 29.0, None));
 }

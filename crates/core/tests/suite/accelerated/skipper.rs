@@ -5,22 +5,21 @@ use std::sync::Arc;
 use flowgauge_core::accelerator::{Accelerate, Skipper};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key16};
+use flowgauge_core::key::{FlowKey, Key8, Key16};
 use flowgauge_core::summary::{Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::agg_evict::Log;
-use super::build;
 use super::sampler::all_hold;
+use super::{build, source};
 use crate::long;
-use crate::stream::key;
 use crate::zipf::Zipf;
 
-pub(super) fn keys(packets: usize, seed: u64) -> Vec<Key4> {
-    Zipf::new(100_000, 1.1, seed).take(packets).map(key).collect()
+pub(super) fn keys(packets: usize, seed: u64) -> Vec<Key8> {
+    Zipf::new(100_000, 1.1, seed).take(packets).map(source).collect()
 }
 
-pub(super) fn feed(summary: &mut dyn Summary<Key4>, batch: &mut Batch<Key4>, keys: &[Key4]) {
+pub(super) fn feed(summary: &mut dyn Summary<Key8>, batch: &mut Batch<Key8>, keys: &[Key8]) {
     for keys in keys.chunks(BATCH_PACKETS) {
         batch.fill(keys, 100);
         summary.ingest(batch);
@@ -28,8 +27,8 @@ pub(super) fn feed(summary: &mut dyn Summary<Key4>, batch: &mut Batch<Key4>, key
     summary.settle();
 }
 
-pub(super) fn estimate(summary: &dyn Summary<Key4>, key: Key4) -> f64 {
-    let size = summary.answers().size().unwrap().estimate(key.canonical(Key4::BYTES));
+pub(super) fn estimate(summary: &dyn Summary<Key8>, key: Key8) -> f64 {
+    let size = summary.answers().size().unwrap().estimate(key.canonical(4));
     size.packets.or(size.bytes).unwrap().value
 }
 
@@ -50,20 +49,20 @@ fn sizes_are_right_on_average() {
         ("paper", Measure::Packets, 294),
         ("chernoff", Measure::Bytes, 398),
     ] {
-        let (mut sums, mut batch) = ([0.0; 3], Batch::<Key4>::new());
+        let (mut sums, mut batch) = ([0.0; 3], Batch::<Key8>::new());
         for seed in 0..1000 {
-            let options = Options { by, ..Options::new(64 << 10, seed) };
+            let options = Options { by, ..Options::new(64 << 10, seed).for_keys(4) };
             let parameters = Parameters::new([("epsilon", "0.2"), ("gamma", gamma)]);
             let mut summary =
                 build(Some(("skipper", parameters)), "linear-table", &options).unwrap();
             for first in (1..=packets).step_by(100) {
-                (first..first + 100).for_each(|i| batch.push(key(flow(i)), length(i), 0));
+                (first..first + 100).for_each(|i| batch.push(source(flow(i)), length(i), 0));
                 summary.ingest(&mut batch);
                 batch.clear();
             }
             summary.settle();
             for (flow, sum) in (0..).zip(&mut sums) {
-                *sum += estimate(&*summary, key(flow));
+                *sum += estimate(&*summary, source(flow));
             }
         }
         for (number, sum) in (0..).zip(sums) {
@@ -93,7 +92,7 @@ fn as_many_are_taken_as_expected() {
     let mut taken = 0;
     for seed in 0..64 {
         let log = Arc::default();
-        let options = Options::new(1 << 20, seed).with([("epsilon", "0.1")]);
+        let options = Options::new(1 << 20, seed).for_keys(4).with([("epsilon", "0.1")]);
         let mut summary = Skipper::build(&options, Box::new(Log(Arc::clone(&log)))).unwrap();
         feed(&mut *summary, &mut batch, &keys);
         let log = log.lock().unwrap();
@@ -119,10 +118,10 @@ fn errors_stay_within_epsilon_at_every_prefix() {
         let (mut asked, mut beyond, mut outside) = (0.0, 0.0, 0.0);
         for seed in 0..16 {
             let parameters = Parameters::new([("epsilon", "0.01"), ("gamma", gamma)]);
-            let options = Options::new(1 << 20, seed);
+            let options = Options::new(1 << 20, seed).for_keys(4);
             let mut summary =
-                build::<Key4>(Some(("skipper", parameters)), "linear-table", &options).unwrap();
-            let flows = [0, 1, 2, 10, 100, 1000, 99_999].map(key::<Key4>);
+                build::<Key8>(Some(("skipper", parameters)), "linear-table", &options).unwrap();
+            let flows = [0, 1, 2, 10, 100, 1000, 99_999].map(source);
             let (mut truths, mut seen) = ([0u64; 7], 0u64);
             let mut batch = Batch::new();
             for part in (0..rounds).flat_map(|_| keys.chunks(50_000)) {
@@ -131,7 +130,7 @@ fn errors_stay_within_epsilon_at_every_prefix() {
                 for (flow, truth) in flows.iter().zip(&mut truths) {
                     *truth += part.iter().filter(|key| *key == flow).count() as u64;
                     let sizes = summary.answers().size().unwrap();
-                    let size = sizes.estimate(flow.canonical(Key4::BYTES)).packets.unwrap();
+                    let size = sizes.estimate(flow.canonical(4)).packets.unwrap();
                     let truth = *truth as f64;
                     asked += 1.0;
                     beyond += f64::from(u8::from((size.value - truth).abs() > 0.01 * seen as f64));
@@ -151,8 +150,8 @@ fn errors_stay_within_epsilon_at_every_prefix() {
 fn the_summary_behind_it_allows_for_the_weight_that_passes() {
     let counters = |accelerator: Option<(&'static str, &[(&str, &str)])>| {
         let accelerator = accelerator.map(|(name, pairs)| (name, Parameters::new(pairs.to_vec())));
-        let options = Options::new(1 << 24, 1).with([("epsilon", "0.001")]);
-        let summary = build::<Key4>(accelerator, "space-saving", &options).unwrap();
+        let options = Options::new(1 << 24, 1).for_keys(4).with([("epsilon", "0.001")]);
+        let summary = build::<Key8>(accelerator, "space-saving", &options).unwrap();
         let mut parameters = summary.parameters().into_iter();
         parameters.find(|(name, _)| *name == "counters").unwrap().1.to_string()
     };
@@ -191,9 +190,9 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
         // For each length, the sums of squared errors over the prefixes of four streams.
         let mut squares = vec![[0.0f64; 3]; lengths.len()];
         for seed in 0..4 {
-            let keys: Vec<_> = Zipf::new(100_000, skew, seed).take(1_000_000).map(key).collect();
-            let options = Options::new(1 << 20, seed).with(parameters.iter().copied());
-            let build = |sampler| build::<Key4>(sampler, name, &options).unwrap();
+            let keys: Vec<_> = Zipf::new(100_000, skew, seed).take(1_000_000).map(source).collect();
+            let options = Options::new(1 << 20, seed).for_keys(4).with(parameters.iter().copied());
+            let build = |sampler| build::<Key8>(sampler, name, &options).unwrap();
             let skipper = |delta| Some(("skipper", Parameters::new([("delta", delta)])));
             let mut summaries = [None, skipper(deltas[0]), skipper(deltas[1])].map(build);
             let mut sizes = vec![0u64; 100_000];
@@ -238,8 +237,8 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
 }
 
 /// The number of the flow with this key.
-pub(super) fn rank(key: Key4) -> usize {
-    let bytes = key.canonical(Key4::BYTES);
+pub(super) fn rank(key: Key8) -> usize {
+    let bytes = key.canonical(4);
     u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[0]]) as usize
 }
 
@@ -258,9 +257,9 @@ fn samples_by_the_norm_keep_the_laws() {
     for name in SKETCHES {
         let info = catalog::info(name).unwrap();
         for by in [Measure::Packets, Measure::Bytes] {
-            let options = Options { by, ..Options::new(256 << 10, 1) }.with(SMALL);
-            assert!(all_hold::<Key4>(info, &sampler, &options), "{name}");
-            assert!(all_hold::<Key16>(info, &sampler, &options), "{name}");
+            let options = Options { by, ..Options::new(256 << 10, 1).for_keys(4) }.with(SMALL);
+            assert!(all_hold::<Key8, 4>(info, &sampler, &options), "{name}");
+            assert!(all_hold::<Key16, 16>(info, &sampler, &options), "{name}");
         }
     }
 }
@@ -270,8 +269,8 @@ fn there_must_be_a_norm() {
     let refusal = |name: &str| {
         let (skipper, parameters) = l2(&[]);
         let accelerators = [(skipper.to_owned(), parameters)];
-        let options = Options::new(1 << 20, 1);
-        catalog::build_accelerated::<Key4>(&accelerators, name, &options).err().unwrap().to_string()
+        let options = Options::new(1 << 20, 1).for_keys(4);
+        catalog::build_accelerated::<Key8>(&accelerators, name, &options).err().unwrap().to_string()
     };
     for name in ["space-saving", "linear-table", "mst", "reversible-sketch"] {
         let refused = refusal(name);
@@ -291,16 +290,16 @@ fn there_must_be_a_norm() {
 fn errors_stay_within_epsilon_of_the_norm() {
     let rounds = if long() { 20 } else { 1 };
     let keys = keys(1_000_000, 7);
-    let flows = [0, 1, 2, 10, 100, 1000, 99_999].map(key::<Key4>);
+    let flows = [0, 1, 2, 10, 100, 1000, 99_999].map(source);
     let (mut asked, mut beyond, mut outside) = (0.0, 0.0, 0.0);
     for seed in 0..8 {
-        let options = Options::new(16 << 20, seed).with([
+        let options = Options::new(16 << 20, seed).for_keys(4).with([
             ("rows", "5"),
             ("columns", "32768"),
             ("candidates", "0"),
         ]);
         let sampler = l2(&[("epsilon", "0.2"), ("p", "0.01")]);
-        let mut summary = build::<Key4>(Some(sampler), "count-sketch", &options).unwrap();
+        let mut summary = build::<Key8>(Some(sampler), "count-sketch", &options).unwrap();
         let mut sizes = vec![0u64; 100_000];
         let mut batch = Batch::new();
         for part in (0..rounds).flat_map(|_| keys.chunks(50_000)) {
@@ -311,7 +310,7 @@ fn errors_stay_within_epsilon_of_the_norm() {
             let norm = sizes.iter().map(|size| (*size as f64).powi(2)).sum::<f64>().sqrt();
             for flow in flows {
                 let truth = sizes[rank(flow)] as f64;
-                let size = summary.answers().size().unwrap().estimate(flow.canonical(Key4::BYTES));
+                let size = summary.answers().size().unwrap().estimate(flow.canonical(4));
                 let size = size.packets.unwrap();
                 asked += 1.0;
                 beyond += f64::from(u8::from((size.value - truth).abs() > 0.2 * norm));
@@ -327,15 +326,15 @@ fn errors_stay_within_epsilon_of_the_norm() {
 #[test]
 fn the_least_norm_takes_all() {
     let keys = keys(200_000, 3);
-    let options = Options::new(1 << 20, 1);
+    let options = Options::new(1 << 20, 1).for_keys(4);
     let sampler = ("skipper", Parameters::new([("l2", "paper")]));
-    let mut sampled = build::<Key4>(Some(sampler), "count-sketch", &options).unwrap();
-    let mut plain = build::<Key4>(None, "count-sketch", &options).unwrap();
+    let mut sampled = build::<Key8>(Some(sampler), "count-sketch", &options).unwrap();
+    let mut plain = build::<Key8>(None, "count-sketch", &options).unwrap();
     let mut batch = Batch::new();
     feed(&mut *sampled, &mut batch, &keys);
     feed(&mut *plain, &mut batch, &keys);
     for flow in 0..1000 {
-        let sizes = [&sampled, &plain].map(|summary| estimate(&**summary, key(flow)));
+        let sizes = [&sampled, &plain].map(|summary| estimate(&**summary, source(flow)));
         assert!((sizes[0] - sizes[1]).abs() < 1e-9, "{sizes:?}");
     }
 }

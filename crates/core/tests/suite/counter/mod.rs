@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
@@ -32,7 +32,7 @@ fn weights(packets: &[Packet], by: Measure) -> BTreeMap<u32, u64> {
     weights
 }
 
-fn feed(summary: &mut dyn Summary<Key4>, packets: &[Packet]) {
+fn feed(summary: &mut dyn Summary<Key8>, packets: &[Packet]) {
     let mut batch = Batch::new();
     for chunk in packets.chunks(256) {
         batch.clear();
@@ -45,23 +45,23 @@ fn feed(summary: &mut dyn Summary<Key4>, packets: &[Packet]) {
 
 fn options(by: Measure, seed: u64, parameters: &[(&str, u64)]) -> Options {
     let parameters = parameters.iter().copied();
-    Options { by, ..Options::new(1 << 20, seed).with(parameters) }
+    Options { by, ..Options::new(1 << 20, seed).for_keys(4).with(parameters) }
 }
 
 /// A summary that has ingested these packets.
-fn summary(name: &str, options: &Options, packets: &[Packet]) -> Box<dyn Summary<Key4>> {
-    let mut summary = catalog::build::<Key4>(name, options).unwrap();
+fn summary(name: &str, options: &Options, packets: &[Packet]) -> Box<dyn Summary<Key8>> {
+    let mut summary = catalog::build::<Key8>(name, options).unwrap();
     feed(&mut *summary, packets);
     summary
 }
 
-fn estimate(summary: &dyn Summary<Key4>, by: Measure, flow: u32) -> Estimate {
+fn estimate(summary: &dyn Summary<Key8>, by: Measure, flow: u32) -> Estimate {
     let sizes = summary.answers().size().unwrap();
-    sizes.estimate(key(flow).canonical(Key4::BYTES)).by(by).unwrap()
+    sizes.estimate(key(flow).canonical(4)).by(by).unwrap()
 }
 
 /// The flows that the summary names, with their estimates.
-fn named(summary: &dyn Summary<Key4>, by: Measure) -> BTreeMap<u32, Estimate> {
+fn named(summary: &dyn Summary<Key8>, by: Measure) -> BTreeMap<u32, Estimate> {
     let mut named = BTreeMap::new();
     summary.answers().candidates().unwrap().for_each(&mut |key, size| {
         let flow = u32::from_be_bytes(key.as_bytes().try_into().unwrap());
@@ -82,8 +82,8 @@ fn are_unbiased(errors: &[Vec<f64>]) {
 }
 
 fn refusal(name: &str, by: Measure, parameters: &[(&str, &str)]) -> String {
-    let options = Options::new(1 << 16, 1).with(parameters.iter().copied());
-    catalog::build::<Key4>(name, &Options { by, ..options }).err().unwrap().to_string()
+    let options = Options::new(1 << 16, 1).for_keys(4).with(parameters.iter().copied());
+    catalog::build::<Key8>(name, &Options { by, ..options }).err().unwrap().to_string()
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn sizes_and_targets_are_checked() {
 
 #[test]
 fn an_error_gives_the_number_of_counters() {
-    let options = Options::new(1 << 16, 1).with([("epsilon", "0.003")]);
-    let summary = catalog::build::<Key4>("space-saving", &options).unwrap();
+    let options = Options::new(1 << 16, 1).for_keys(4).with([("epsilon", "0.003")]);
+    let summary = catalog::build::<Key8>("space-saving", &options).unwrap();
     assert_eq!(summary.parameters()[0].1.to_string(), "334");
 }
 
@@ -292,9 +292,9 @@ fn the_sample_has_the_size_asked_for() {
 // SketchVisor: which packets take the fast path, and the bounds of both paths together.
 
 /// A summary with a normal path of `rate` packets per second, after one packet per microsecond.
-fn served(packets: &[Packet], by: Measure, rate: u64) -> Box<dyn Summary<Key4>> {
+fn served(packets: &[Packet], by: Measure, rate: u64) -> Box<dyn Summary<Key8>> {
     let parameters = [("rate", rate), ("queue", 100), ("counters", 200)];
-    let mut summary = catalog::build::<Key4>("sketch-visor", &options(by, 1, &parameters)).unwrap();
+    let mut summary = catalog::build::<Key8>("sketch-visor", &options(by, 1, &parameters)).unwrap();
     let mut batch = Batch::new();
     let mut times_ns = (0..).step_by(1000);
     for packets in packets.chunks(256) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use datasketches::frequencies::FrequentItemsSketch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::{decode, encode};
-use flowgauge_core::key::Key4;
+use flowgauge_core::key::Key8;
 use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
@@ -14,7 +14,7 @@ use super::{Packet, estimate, feed, named, options, packets, summary, weights};
 const FLOWS: u32 = 3000;
 
 /// For each key, f ≤ estimate ≤ f + N/m and f is within the bounds; every key above N/m is named.
-fn keeps_its_promises(summary: &dyn Summary<Key4>, by: Measure, packets: &[Packet], counters: u64) {
+fn keeps_its_promises(summary: &dyn Summary<Key8>, by: Measure, packets: &[Packet], counters: u64) {
     let weights = weights(packets, by);
     let total: u64 = weights.values().sum();
     let most = total as f64 / counters as f64;
@@ -135,7 +135,7 @@ fn replaces_the_first_minimum(by: Measure, counters: u64, packets: &[Packet], se
     let half = summary("space-saving", &options, first);
     let info = catalog::info("space-saving").unwrap();
     let stored = encode(info, &options, &*half);
-    let mut summary = decode::<Key4>(&stored, 1 << 24).unwrap().summary;
+    let mut summary = decode::<Key8>(&stored, 1 << 24).unwrap().summary;
     feed(&mut *summary, second);
     let found = named(&*summary, by).into_iter();
     let found = found.map(|(flow, found)| (flow, (found.low, found.high)));
@@ -196,7 +196,7 @@ fn shards_merge_within_the_bounds() {
 fn sizes_that_differ_do_not_merge() {
     let build = |counters| {
         let options = options(Measure::Packets, 1, &[("counters", counters)]);
-        catalog::build::<Key4>("space-saving", &options).unwrap()
+        catalog::build::<Key8>("space-saving", &options).unwrap()
     };
     let error = build(10).merge(&*build(11)).unwrap_err().to_string();
     assert!(error.contains("parameters differ"), "{error}");
@@ -212,9 +212,9 @@ fn space_saving_is_no_worse_than_frequent_items_in_as_much_memory() {
     for (skew, seed) in [(0.8, 9), (1.0, 10), (1.2, 11)] {
         let packets = packets(200_000, 50_000, skew, seed);
         let weights = weights(&packets, Measure::Packets);
-        let mut peer = FrequentItemsSketch::<u32>::new(1024).unwrap();
+        let mut peer = FrequentItemsSketch::<u64>::new(1024).unwrap();
         for (flow, _) in &packets {
-            peer.update(*flow);
+            peer.update(u64::from(*flow));
         }
         let mut options = options(Measure::Packets, 1, &[]);
         options.memory_bytes = peer.estimated_size();
@@ -223,7 +223,7 @@ fn space_saving_is_no_worse_than_frequent_items_in_as_much_memory() {
         for flow in 0..50 {
             let truth = weights[&flow] as f64;
             our_error += (estimate(&*ours, Measure::Packets, flow).value - truth).abs();
-            peer_error += (peer.estimate(&flow) as f64 - truth).abs();
+            peer_error += (peer.estimate(&u64::from(flow)) as f64 - truth).abs();
         }
         let width = |flow| estimate(&*ours, Measure::Packets, flow);
         let width = |flow| width(flow).high - width(flow).low;

@@ -8,7 +8,7 @@
 //! average over.
 
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::instant::Regulator;
 use flowgauge_core::summary::{Estimate, Options};
 use flowgauge_core::terms::{Measure, Size};
@@ -445,8 +445,8 @@ fn bounds_end_with_the_total() {
 /// Each mark adds one packet to the size on average, in any state of the words: the mean size of
 /// 2,000 flows is within 4 standard errors after any number of packets.
 fn marks_are_unbiased<const LAYERS: usize>(unit: f64, variance: f64) {
-    let options = Options::new(32 << 20, 1).with([("sketch", 8 << 20)]);
-    let digester = options.digester.for_keys(Key4::BYTES);
+    let options = Options::new(32 << 20, 1).for_keys(4).with([("sketch", 8 << 20)]);
+    let digester = options.digester.for_keys(4);
     let mut regulator = Regulator::<u32, LAYERS>::from_options(&options).unwrap();
     let digests: Vec<u64> = (0..2000).map(|flow| key(flow).digest(&digester)).collect();
     let (mut forwarded, mut sent) = (0.0, 0);
@@ -476,7 +476,7 @@ fn decoding_at_saturation_omits_residual_marks() {
     for (name, unit, packets) in [("insta-measure", UNIT, 400_000), ("rcc", RCC_UNIT, 400_000)] {
         let ways = ["marks", "saturation"].map(|decode| {
             let parameters = [("sketch", "1048576"), ("decode", decode)];
-            catalog::build(name, &Options::new(32 << 20, 1).with(parameters)).unwrap()
+            catalog::build(name, &Options::new(32 << 20, 1).for_keys(4).with(parameters)).unwrap()
         });
         let mut ways: [Summary; 2] = ways;
         let truth = feed(&mut ways, packets, 4_000, 1, of_size_100);

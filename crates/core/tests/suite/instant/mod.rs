@@ -5,7 +5,7 @@ mod table;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{CanonicalKey, FlowKey, Key4};
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key8};
 use flowgauge_core::summary::{self, Options, Parameters, SizeEstimate};
 use flowgauge_core::terms::{Measure, Size};
 
@@ -17,7 +17,7 @@ const UNIT: f64 = 94.923_265_306_122_45;
 /// The same for RCC, a regulator of one layer.
 const RCC_UNIT: f64 = 9.742_857_142_857_143;
 
-type Summary = Box<dyn summary::Summary<Key4>>;
+type Summary = Box<dyn summary::Summary<Key8>>;
 
 fn flow_of(key: &CanonicalKey) -> usize {
     u32::from_be_bytes(key.as_bytes().try_into().unwrap()) as usize
@@ -29,7 +29,7 @@ fn build(name: &str, seed: u64, parameters: &[(&str, u64)]) -> Summary {
 }
 
 fn build_in(name: &str, memory_bytes: usize, seed: u64, parameters: &[(&str, u64)]) -> Summary {
-    let options = Options::new(memory_bytes, seed).with(parameters.iter().copied());
+    let options = Options::new(memory_bytes, seed).for_keys(4).with(parameters.iter().copied());
     catalog::build(name, &options).unwrap()
 }
 
@@ -40,7 +40,7 @@ fn regulated(
     parameters: &[(&str, u64)],
     regulator: &[(&str, u64)],
 ) -> Summary {
-    let options = Options::new(memory_bytes, 1).with(parameters.iter().copied());
+    let options = Options::new(memory_bytes, 1).for_keys(4).with(parameters.iter().copied());
     let regulator = ("flow-regulator".to_owned(), Parameters::new(regulator.iter().copied()));
     catalog::build_accelerated(&[regulator], table, &options).unwrap()
 }
@@ -89,7 +89,7 @@ fn feed(
 }
 
 fn estimate(summary: &Summary, flow: usize) -> SizeEstimate {
-    summary.answers().size().unwrap().estimate(key(flow as u32).canonical(Key4::BYTES))
+    summary.answers().size().unwrap().estimate(key(flow as u32).canonical(4))
 }
 
 /// Draws ranks by Zipf's law in constant time, by Vose's alias method: each of equally likely boxes

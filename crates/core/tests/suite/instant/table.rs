@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::Key4;
+use flowgauge_core::key::Key8;
 use flowgauge_core::summary::Options;
 use flowgauge_core::summary::instant::WorkingSet;
 use flowgauge_core::terms::{Measure, Size};
@@ -63,8 +63,8 @@ fn evictions_are_counted() {
 #[test]
 fn alone_it_counts_exactly() {
     let table = |entries: u64| -> Summary {
-        let options = Options::new(0, 1).with([("entries", entries)]);
-        Box::new(WorkingSet::<Key4>::from_options(&options, 0).unwrap())
+        let options = Options::new(0, 1).for_keys(4).with([("entries", entries)]);
+        Box::new(WorkingSet::<Key8>::from_options(&options, 0).unwrap())
     };
     let mut tables = [table(1 << 15), table(1024), table(1024)];
     let truth = feed(&mut tables[..2], 100_000, 5000, 1, |_, random| mixed(random));
@@ -98,7 +98,7 @@ fn alone_it_counts_exactly() {
 
 /// Sends `packets` packets of a flow at the same time.
 fn send(summary: &mut Summary, flow: u32, packets: usize, time_ns: i64) {
-    let mut batch = Batch::<Key4>::new();
+    let mut batch = Batch::<Key8>::new();
     for _ in 0..packets {
         batch.push(key(flow), 100, time_ns);
         summary.ingest(&mut batch);
@@ -182,12 +182,12 @@ fn parameters_out_of_range_are_refused() {
         ("probes", 0),
         ("timeout", 0),
     ] {
-        let options = Options::new(1 << 20, 1).with([(name, value)]);
-        let error = catalog::build::<Key4>("insta-measure", &options).err().unwrap().to_string();
+        let options = Options::new(1 << 20, 1).for_keys(4).with([(name, value)]);
+        let error = catalog::build::<Key8>("insta-measure", &options).err().unwrap().to_string();
         assert!(error.starts_with(&format!("'{name}={value}' is not ")), "{error}");
     }
-    let options = Options::new(1 << 20, 1).with([("levels", 1)]);
-    let error = catalog::build::<Key4>("rcc", &options).err().unwrap().to_string();
+    let options = Options::new(1 << 20, 1).for_keys(4).with([("levels", 1)]);
+    let error = catalog::build::<Key8>("rcc", &options).err().unwrap().to_string();
     assert!(error.contains("unknown parameter 'levels' of rcc"), "{error}");
     for by in [Measure::Packets, Measure::Bytes] {
         assert!(estimate(&build("rcc", 1, &[]), 0).by(by).is_some());

@@ -222,7 +222,7 @@ impl Take for Taken {
                     self.add(lane, key.canonical(37), batch.bytes()[row], batch.times_ns()[row]);
                 }
             }
-            _ => unreachable!("the keys are five-tuples"),
+            BatchMut::Eight(_) => unreachable!("the keys are five-tuples"),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::{decode, encode};
-use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::key::{FlowKey, Key8, Key16};
 use flowgauge_core::summary::{Estimate, Forecast, Options, Summary};
 use flowgauge_core::terms::{Measure, Threshold};
 
@@ -35,7 +35,7 @@ fn arrays_find_the_superspreaders() {
     }
 }
 
-fn forecasts(array: &dyn Summary<Key4>) -> HashMap<Vec<u8>, Forecast> {
+fn forecasts(array: &dyn Summary<Key16>) -> HashMap<Vec<u8>, Forecast> {
     let mut found = HashMap::new();
     array.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
         assert!(found.insert(key.as_bytes().to_vec(), forecast).is_none());
@@ -53,7 +53,7 @@ fn forecasts_of_arrays_are_within_their_bounds() {
             let parameters = [("state", "ewma"), ("columns", "256"), ("candidates", candidates)];
             let threshold = Threshold::Share(0.01);
             let options = Options { by, threshold, ..options(1 << 20, 1, &parameters) };
-            let mut array = build::<Key4>(name, &options);
+            let mut array = build::<Key16>(name, &options);
             let mut model = HashMap::<Vec<u8>, (f64, u64)>::new();
             let (mut outside, mut listed) = (0, 0);
             for epoch in 0..8 {
@@ -61,7 +61,7 @@ fn forecasts_of_arrays_are_within_their_bounds() {
                 let packets: Vec<_> =
                     packets.into_iter().filter(|p| epoch % 3 != 2 || p.flow > 20).collect();
                 feed(&mut *array, &packets);
-                let now = truth::<Key4>(&packets);
+                let now = truth::<Key16>(&packets);
                 let found = forecasts(&*array);
                 let limit = 0.01
                     * packets
@@ -120,12 +120,12 @@ fn lower_bounds_of_shared_columns_hold_as_often_as_they_say() {
             let (mut below, mut above, mut all) = (0, 0, 0);
             for seed in 0..8 {
                 let parameters = [("columns", columns), ("state", state)];
-                let mut array = build::<Key4>("count-array", &options(1 << 20, seed, &parameters));
+                let mut array = build::<Key16>("count-array", &options(1 << 20, seed, &parameters));
                 let flows = (0..1000 * heavy).map(|i| i % heavy).chain(1000..1400);
                 let packets: Vec<_> = one_each(flows);
                 feed(&mut *array, &packets);
                 let sizes = array.answers().size().unwrap();
-                for (key, truth) in truth::<Key4>(&packets) {
+                for (key, truth) in truth::<Key16>(&packets) {
                     let estimate = sizes.estimate(&key).packets.unwrap();
                     let truth = truth.packets as f64;
                     assert!(estimate.confidence.unwrap() >= 0.95 - 1e-9);
@@ -144,14 +144,14 @@ fn lower_bounds_of_shared_columns_hold_as_often_as_they_say() {
 fn only_full_counters_have_wide_upper_bounds() {
     for state in ["counter", "ewma"] {
         let options = options(1 << 20, 1, &[("columns", "4096"), ("state", state)]);
-        let mut array = build::<Key4>("count-array", &options);
+        let mut array = build::<Key16>("count-array", &options);
         feed(&mut *array, &one_each([7; 3].into_iter().chain([8])));
         let mut array = nearly_full("count-array", &options, &*array, (3, &[]));
         feed(&mut *array, &one_each([7; 5].into_iter()));
         assert_eq!(array.answers().saturated().packets, 4);
         let of = |flow| {
-            let key = super::key::<Key4>(flow);
-            array.answers().size().unwrap().estimate(key.canonical(Key4::BYTES)).packets.unwrap()
+            let key = super::key::<Key16>(flow);
+            array.answers().size().unwrap().estimate(key.canonical(Key16::BYTES)).packets.unwrap()
         };
         assert_eq!((of(7).high, of(8).high), (f64::from(u32::MAX) + 4.0, 1.0), "{state}");
     }
@@ -165,23 +165,23 @@ fn shards_of_arrays_merge() {
         for state in ["distinct", "ewma"] {
             let options = options(8 << 20, 3, &[("state", state)]);
             let packets = packets(6000, 100, 3);
-            let mut whole = build::<Key4>(name, &options);
+            let mut whole = build::<Key16>(name, &options);
             assert!(whole.memory_bytes() <= options.memory_bytes);
             feed(&mut *whole, &packets);
-            let mut merged = build::<Key4>(name, &options);
+            let mut merged = build::<Key16>(name, &options);
             for shard in packets.chunks(1500) {
-                let mut part = build::<Key4>(name, &options);
+                let mut part = build::<Key16>(name, &options);
                 feed(&mut *part, shard);
                 merged.merge(&*part).unwrap();
             }
-            for (key, size) in truth::<Key4>(&packets) {
-                let of = |array: &dyn Summary<Key4>| -> Estimate {
+            for (key, size) in truth::<Key16>(&packets) {
+                let of = |array: &dyn Summary<Key16>| -> Estimate {
                     array.answers().size().unwrap().estimate(&key).packets.unwrap()
                 };
                 assert_eq!(of(&*whole), of(&*merged), "{name} {state}");
                 assert_eq!(of(&*whole).value as u64, size.packets, "{name} {state}");
             }
-            let other = build::<Key4>(name, &super::options(8 << 20, 4, &[("state", state)]));
+            let other = build::<Key16>(name, &super::options(8 << 20, 4, &[("state", state)]));
             assert!(merged.merge(&*other).unwrap_err().to_string().contains("seeds differ"));
         }
     }
@@ -204,7 +204,7 @@ fn the_size_of_batches_does_not_matter_to_arrays() {
                 };
                 let packets = packets(12_000, 900, 3);
                 let stored = |batch| {
-                    let mut array = build::<Key4>("count-array", &options);
+                    let mut array = build::<Key16>("count-array", &options);
                     packets.chunks(batch).for_each(|packets| feed(&mut *array, packets));
                     array.next_part();
                     packets.chunks(batch).for_each(|packets| feed(&mut *array, packets));
@@ -225,7 +225,7 @@ fn damaged_states_do_no_harm() {
     let cases = ARRAYS.into_iter().chain(super::TABLES);
     for (name, state) in cases.flat_map(|name| [(name, "distinct"), (name, "ewma")]) {
         let options = options(16 << 10, 3, &[("state", state)]);
-        let mut summary = build::<Key4>(name, &options);
+        let mut summary = build::<Key16>(name, &options);
         feed(&mut *summary, &packets(600, 60, 3));
         summary.next_epoch();
         feed(&mut *summary, &packets(600, 60, 4));
@@ -237,9 +237,9 @@ fn damaged_states_do_no_harm() {
                 let end = damaged.len() - 4;
                 let checksum = crc32fast::hash(&damaged[..end]);
                 damaged[end..].copy_from_slice(&checksum.to_le_bytes());
-                let Ok(decoded) = decode::<Key4>(&damaged, 4 << 20) else { continue };
+                let Ok(decoded) = decode::<Key16>(&damaged, 4 << 20) else { continue };
                 let mut copy = decoded.summary;
-                let twin = decode::<Key4>(&damaged, 4 << 20).unwrap().summary;
+                let twin = decode::<Key16>(&damaged, 4 << 20).unwrap().summary;
                 copy.merge(&*twin).unwrap();
                 copy.next_epoch();
                 feed(&mut *copy, &packets(100, 60, 5));
@@ -272,13 +272,13 @@ fn source(rank: u32, seed: u64) -> u32 {
 }
 
 /// The sources of an epoch's packets.
-fn epoch(ranks: impl Iterator<Item = u32>, source: impl Fn(u32) -> u32) -> Vec<Key4> {
-    let key = |rank| Key4::from_canonical(&source(rank).to_ne_bytes()).unwrap();
+fn epoch(ranks: impl Iterator<Item = u32>, source: impl Fn(u32) -> u32) -> Vec<Key8> {
+    let key = |rank| Key8::from_canonical(&source(rank).to_ne_bytes()).unwrap();
     ranks.take(PACKETS).map(key).collect()
 }
 
 /// The number of packets of each source.
-fn sizes(packets: &[Key4]) -> HashMap<u32, u32> {
+fn sizes(packets: &[Key8]) -> HashMap<u32, u32> {
     let mut sizes = HashMap::new();
     for packet in packets {
         *sizes.entry(u32::from_ne_bytes(packet.canonical(4).try_into().unwrap())).or_insert(0) += 1;
@@ -286,12 +286,12 @@ fn sizes(packets: &[Key4]) -> HashMap<u32, u32> {
     sizes
 }
 
-fn build_array(name: &str, parameters: &[(&str, &str)], seed: u64) -> Box<dyn Summary<Key4>> {
-    let options = Options::new(128 << 20, seed).with(parameters.iter().copied());
+fn build_array(name: &str, parameters: &[(&str, &str)], seed: u64) -> Box<dyn Summary<Key8>> {
+    let options = Options::new(128 << 20, seed).for_keys(4).with(parameters.iter().copied());
     catalog::build(name, &options).unwrap()
 }
 
-fn feed_sources(summary: &mut dyn Summary<Key4>, packets: &[Key4]) {
+fn feed_sources(summary: &mut dyn Summary<Key8>, packets: &[Key8]) {
     let mut batch = Batch::new();
     for packets in packets.chunks(BATCH_PACKETS) {
         batch.fill(packets, 64);
@@ -300,7 +300,7 @@ fn feed_sources(summary: &mut dyn Summary<Key4>, packets: &[Key4]) {
 }
 
 /// Sources estimated above the threshold.
-fn heavy(summary: &dyn Summary<Key4>) -> HashSet<u32> {
+fn heavy(summary: &dyn Summary<Key8>) -> HashSet<u32> {
     let (answers, mut found) = (summary.answers(), HashSet::new());
     let mut take = |key: &[u8], value: f64| {
         if value > f64::from(HEAVY) {
@@ -440,7 +440,7 @@ fn said((name, parameters): (&str, Parameters<'_>)) -> String {
 
 /// The sources with an estimated size above the threshold.
 fn over_by_size<'a>(
-    summary: &dyn Summary<Key4>,
+    summary: &dyn Summary<Key8>,
     sources: impl Iterator<Item = &'a u32>,
 ) -> HashSet<u32> {
     let sizes = summary.answers().size().unwrap();
@@ -505,7 +505,7 @@ fn changes() {
 }
 
 /// The sources that changed by a summary; none in the first epoch.
-fn changed(summary: &dyn Summary<Key4>) -> HashSet<u32> {
+fn changed(summary: &dyn Summary<Key8>) -> HashSet<u32> {
     let mut found = HashSet::new();
     summary.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
         let Some(expected) = forecast.forecast else { return };

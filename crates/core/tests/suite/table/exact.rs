@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::{decode, encode};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key8, Key16, Key37};
 use flowgauge_core::summary::{BuildErrorKind, Estimate, Summary};
 use flowgauge_core::terms::Size;
 
@@ -63,7 +63,6 @@ fn key0<K: FlowKey>() -> K {
 fn tables_are_exact_for_every_key_and_state() {
     for name in TABLES {
         for (parameters, seed) in STATES.iter().zip(1..) {
-            is_exact::<Key4>(name, parameters, seed);
             is_exact::<Key8>(name, parameters, seed);
             is_exact::<Key16>(name, parameters, seed);
             is_exact::<Key37>(name, parameters, seed);
@@ -90,7 +89,6 @@ fn shards_merge<K: FlowKey>() {
 
 #[test]
 fn shards_merge_to_the_whole() {
-    shards_merge::<Key4>();
     shards_merge::<Key8>();
     for name in TABLES {
         let plain = build::<Key8>(name, &options(1 << 20, 3, &[]));
@@ -135,7 +133,6 @@ fn bytes_are_the_same<K: FlowKey>() {
 
 #[test]
 fn equal_contents_have_equal_bytes() {
-    bytes_are_the_same::<Key4>();
     bytes_are_the_same::<Key8>();
     bytes_are_the_same::<Key37>();
 }
@@ -236,7 +233,7 @@ fn a_full_table_keeps_its_flows_exact_and_counts_the_rest() {
 
 /// How many of `flows` new flows a table takes.
 fn taken(name: &str, buckets: &str, flows: u32, seed: u64) -> usize {
-    let mut table = build::<Key4>(name, &options(64 << 20, seed, &[("buckets", buckets)]));
+    let mut table = build::<Key8>(name, &options(64 << 20, seed, &[("buckets", buckets)]));
     feed(&mut *table, &one_each(0..flows));
     table.answers().flows().unwrap().len()
 }
@@ -262,12 +259,12 @@ fn cuckoo_tables_reach_their_load() {
 #[test]
 fn a_flood_of_colliding_keys_ends() {
     let options = options(1 << 20, 5, &[("buckets", "1024")]);
-    let digester = options.digester.for_keys(Key4::BYTES);
-    let collides = |flow: &u32| key::<Key4>(*flow).digest(&digester) % 1024 == 7;
+    let digester = options.digester.for_keys(Key8::BYTES);
+    let collides = |flow: &u32| key::<Key8>(*flow).digest(&digester) % 1024 == 7;
     let flood: Vec<u32> = (0..).filter(collides).take(2000).collect();
     let rounds: Vec<Packet> = (0..20).flat_map(|_| one_each(flood.iter().copied())).collect();
     for name in TABLES {
-        let mut table = build::<Key4>(name, &options);
+        let mut table = build::<Key8>(name, &options);
         feed(&mut *table, &rounds);
         accounts_for(name, &*table, &rounds);
         // Second buckets are random.
@@ -290,13 +287,13 @@ fn bounds_of_merged_tables_include_the_untracked_packets_of_both() {
         for seed in 0..20 {
             let shards = [seed, seed + 100].map(|seed| packets(60, 12, seed));
             let [mut sum, other] = shards.clone().map(|packets| {
-                let mut table = build::<Key4>(name, &options);
+                let mut table = build::<Key8>(name, &options);
                 feed(&mut *table, &packets);
                 table
             });
             sum.merge(&*other).unwrap();
             let sum = stored_and_back(name, &options, &*sum);
-            let truth = truth::<Key4>(&shards.concat());
+            let truth = truth::<Key8>(&shards.concat());
             let check = |key: &[u8], estimate: Estimate| {
                 let packets = truth[key].packets as f64;
                 assert!(estimate.low <= packets && packets <= estimate.high, "{name} {estimate:?}");
@@ -317,7 +314,7 @@ fn bounds_of_merged_tables_include_the_untracked_packets_of_both() {
 fn bounds_hold_of_flows_that_found_room_late() {
     let (mut late, mut exact) = (0, 0);
     for seed in 0..400 {
-        let mut table = build::<Key4>("cuckoo-1", &options(1 << 20, seed, &[("buckets", "64")]));
+        let mut table = build::<Key8>("cuckoo-1", &options(1 << 20, seed, &[("buckets", "64")]));
         let mut sent = Vec::new();
         for flow in 0..32 {
             let before = table.answers().untracked();
@@ -331,7 +328,7 @@ fn bounds_hold_of_flows_that_found_room_late() {
             }
             sent.extend(packets);
         }
-        let truth = truth::<Key4>(&sent);
+        let truth = truth::<Key8>(&sent);
         table.answers().candidates().unwrap().for_each(&mut |key, size| {
             let (size, truth) = (size.packets.unwrap(), truth[key.as_bytes()].packets as f64);
             assert!(size.low <= truth && truth <= size.high, "{size:?} {truth}");
@@ -349,10 +346,10 @@ fn bounds_hold_of_flows_that_found_room_when_silent_ones_left() {
         [("linear-table", "1024", 256, 0), ("indirect-table", "2048", 512, 256)]
     {
         let options = options(1 << 20, 5, &[("buckets", buckets)]);
-        let digester = options.digester.for_keys(Key4::BYTES);
-        let collides = |flow: &u32| key::<Key4>(*flow).digest(&digester) % 2048 == 7;
+        let digester = options.digester.for_keys(Key8::BYTES);
+        let collides = |flow: &u32| key::<Key8>(*flow).digest(&digester) % 2048 == 7;
         let mut flood = (0..).filter(collides);
-        let mut table = build::<Key4>(name, &options);
+        let mut table = build::<Key8>(name, &options);
         feed(&mut *table, &one_each(flood.by_ref().take(room)));
         assert_eq!(table.answers().untracked(), Size::default(), "{name}");
         table.next_part();
@@ -362,9 +359,9 @@ fn bounds_hold_of_flows_that_found_room_when_silent_ones_left() {
         let others = 1 << 30..;
         feed(&mut *table, &one_each(others.clone().take(before)));
         feed(&mut *table, &one_each([late].into_iter().chain(others.skip(before)).take(256)));
-        let key = key::<Key4>(late);
-        assert!(listed(&*table).contains_key(key.canonical(Key4::BYTES)), "{name}");
-        let size = table.answers().size().unwrap().estimate(key.canonical(Key4::BYTES));
+        let key = key::<Key8>(late);
+        assert!(listed(&*table).contains_key(key.canonical(Key8::BYTES)), "{name}");
+        let size = table.answers().size().unwrap().estimate(key.canonical(Key8::BYTES));
         let packets = size.packets.unwrap();
         assert!(packets.low <= 2.0 && 2.0 <= packets.high, "{name}: {packets:?}");
     }
@@ -374,14 +371,14 @@ fn bounds_hold_of_flows_that_found_room_when_silent_ones_left() {
 /// all hash to a few of its buckets, four groups or four runs, under that seed.
 fn colliding(name: &str, flows: usize) -> Vec<u8> {
     let (mask, group) = if name == "linear-table" { (4095, 8) } else { (32767, 1) };
-    let digester = options(16 << 20, 5, &[]).digester.for_keys(Key4::BYTES);
-    let home = |flow: u32| key::<Key4>(flow).digest(&digester) & mask;
+    let digester = options(16 << 20, 5, &[]).digester.for_keys(Key8::BYTES);
+    let home = |flow: u32| key::<Key8>(flow).digest(&digester) & mask;
     under_seed_5(name, (0..).filter(|flow| home(*flow) * group % 8192 < 8).take(flows))
 }
 
 fn under_seed_5(name: &str, flows: impl Iterator<Item = u32>) -> Vec<u8> {
     let other = options(16 << 20, 6, &[("buckets", "32768")]);
-    let mut table = build::<Key4>(name, &other);
+    let mut table = build::<Key8>(name, &other);
     feed(&mut *table, &one_each(flows));
     let mut bytes = encode(info(name), &other, &*table);
     // After magic, version, name, key bytes and the kind of seed.
@@ -396,10 +393,10 @@ fn under_seed_5(name: &str, flows: impl Iterator<Item = u32>) -> Vec<u8> {
 #[test]
 fn stored_keys_that_collide_are_refused() {
     for name in [INLINE, "indirect-table"] {
-        let decoded = decode::<Key4>(&colliding(name, 16_000), 16 << 20);
+        let decoded = decode::<Key8>(&colliding(name, 16_000), 16 << 20);
         let error = decoded.err().unwrap().to_string();
         assert!(error.contains("collides with others"), "{name}: {error}");
-        decode::<Key4>(&under_seed_5(name, 0..16_000), 16 << 20).unwrap();
+        decode::<Key8>(&under_seed_5(name, 0..16_000), 16 << 20).unwrap();
     }
 }
 
@@ -408,7 +405,7 @@ fn stored_keys_that_collide_are_refused() {
 #[test]
 fn stored_keys_that_collide_are_untracked_when_packets_come() {
     let flows = 16_000;
-    let mut table = decode::<Key4>(&colliding("linear-table", flows), 16 << 20).unwrap().summary;
+    let mut table = decode::<Key8>(&colliding("linear-table", flows), 16 << 20).unwrap().summary;
     assert_eq!((listed(&*table).len(), table.answers().untracked().packets), (flows, 0));
     feed(&mut *table, &one_each(1..2));
     let untracked = table.answers().untracked().packets as usize;
@@ -464,7 +461,7 @@ fn stored_tables_merge_as_live_ones() {
         same(&*stored, &*live);
     }
     for flows in [[1, 1], [300, 300], [10, 900], [900, 10], [900, 700], [1, 900]] {
-        merged::<Key4>(flows);
+        merged::<Key8>(flows);
         merged::<Key37>(flows);
     }
 }
@@ -489,14 +486,14 @@ fn stored_tables_without_room_count_the_rest() {
 #[test]
 fn a_failed_walk_is_undone() {
     let options = options(1 << 20, 9, &[("buckets", "1024")]);
-    let mut table = build::<Key4>("cuckoo-1", &options);
+    let mut table = build::<Key8>("cuckoo-1", &options);
     let mut flows = HashSet::new();
     let (mut flow, mut failed) = (0, 0);
     while failed < 20 {
         let before = table.answers().untracked();
         feed(&mut *table, &one_each(flow..=flow));
         if table.answers().untracked() == before {
-            flows.insert(key::<Key4>(flow).canonical(Key4::BYTES).to_vec());
+            flows.insert(key::<Key8>(flow).canonical(Key8::BYTES).to_vec());
         } else {
             failed += 1;
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key16};
+use flowgauge_core::key::{FlowKey, Key16};
 use flowgauge_core::summary::{Estimate, Forecast, Options, Summary};
 use flowgauge_core::terms::{Measure, Size};
 
@@ -36,7 +36,7 @@ fn found(peers_of_each: u32) -> f64 {
     let mut listed = 0;
     for seed in 0..32 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut table = build::<Key4>("indirect-table", &options(1 << 20, seed, &[DISTINCT]));
+        let mut table = build::<Key16>("indirect-table", &options(1 << 20, seed, &[DISTINCT]));
         for flow in 0..128 {
             feed(&mut *table, &peers(flow, peers_of_each, 2, &mut random));
         }
@@ -71,7 +71,7 @@ fn found_above(name: &str, spread: u64, peers_of_each: u32) -> f64 {
     for seed in 0..8 {
         let mut random = fastrand::Rng::with_seed(seed);
         let options = Options { spread, ..options(4 << 20, seed, &[DISTINCT]) };
-        let mut summary = build::<Key4>(name, &options);
+        let mut summary = build::<Key16>(name, &options);
         for flow in 0..64 {
             feed(&mut *summary, &peers(flow, peers_of_each, 1, &mut random));
         }
@@ -98,7 +98,7 @@ fn a_spread_beyond_the_filter_is_refused() {
     for name in ["linear-table", "count-array", "replacing-array"] {
         let build = |spread| {
             let options = Options { spread, ..options(1 << 20, 1, &[DISTINCT]) };
-            catalog::build::<Key4>(name, &options).err().map(|error| error.to_string())
+            catalog::build::<Key16>(name, &options).err().map(|error| error.to_string())
         };
         assert!(build(2364).is_none());
         assert!(build(2365).unwrap().contains("cannot count more than 2364 peers"));
@@ -136,10 +136,10 @@ fn bounds_hold_as_often_as_they_say() {
 fn a_full_filter_says_at_least() {
     let mut random = fastrand::Rng::with_seed(1);
     let options = options(1 << 20, 1, &[DISTINCT]);
-    let mut table = build::<Key4>("cuckoo-4", &options);
+    let mut table = build::<Key16>("cuckoo-4", &options);
     feed(&mut *table, &peers(0, 10_000, 1, &mut random));
     let distinct = spreaders(&*stored_and_back("cuckoo-4", &options, &*table));
-    let bounds = distinct[key::<Key4>(0).canonical(Key4::BYTES)];
+    let bounds = distinct[key::<Key16>(0).canonical(Key16::BYTES)];
     assert_eq!((bounds.low, bounds.high, bounds.confidence), (342.0, 10_000.0, None));
     assert!((2365.0..2366.0).contains(&bounds.value), "{bounds:?}");
 }
@@ -153,17 +153,17 @@ fn bounds_hold_for_peers_that_a_filter_did_not_see() {
     let (before, after) = (peers(1000, 300, 1, &mut random), peers(1000, 200, 1, &mut random));
     let [kept, displaced] = ["64", "0"].map(|candidates| {
         let parameters = [("columns", "2"), ("candidates", candidates), DISTINCT];
-        let mut array = build::<Key4>("replacing-array", &options(1 << 20, 3, &parameters));
+        let mut array = build::<Key16>("replacing-array", &options(1 << 20, 3, &parameters));
         for packets in [&before, &others, &after] {
             feed(&mut *array, packets);
         }
-        spreaders(&*array)[key::<Key4>(1000).canonical(Key4::BYTES)]
+        spreaders(&*array)[key::<Key16>(1000).canonical(Key16::BYTES)]
     });
     assert!((450.0..550.0).contains(&kept.value) && kept.low <= 500.0, "{kept:?}");
     // The table has no room for the address in one shard, and has in the other.
     let options = options(1 << 20, 3, &[("buckets", "8"), DISTINCT]);
     let mut shards = [[&others, &before], [&after, &after]].map(|parts| {
-        let mut shard = build::<Key4>("linear-table", &options);
+        let mut shard = build::<Key16>("linear-table", &options);
         for packets in parts {
             feed(&mut *shard, packets);
         }
@@ -172,7 +172,7 @@ fn bounds_hold_for_peers_that_a_filter_did_not_see() {
     let [full, roomy] = &mut shards;
     assert!(spreaders(&**full).is_empty());
     roomy.merge(&**full).unwrap();
-    let merged = spreaders(&**roomy)[key::<Key4>(1000).canonical(Key4::BYTES)];
+    let merged = spreaders(&**roomy)[key::<Key16>(1000).canonical(Key16::BYTES)];
     for distinct in [displaced, merged] {
         assert!((180.0..220.0).contains(&distinct.value), "{distinct:?}");
         assert!(distinct.low <= 500.0 && 500.0 <= distinct.high, "{distinct:?}");
@@ -187,14 +187,14 @@ fn merged_filters_estimate_the_union() {
     let common = peers(1, 400, 1, &mut random);
     let own = [peers(1, 100, 1, &mut random), peers(1, 100, 1, &mut random)];
     let mut shards = own.map(|own| {
-        let mut shard = build::<Key4>("indirect-table", &options);
+        let mut shard = build::<Key16>("indirect-table", &options);
         feed(&mut *shard, &common);
         feed(&mut *shard, &own);
         shard
     });
     let [whole, other] = &mut shards;
     whole.merge(&**other).unwrap();
-    let distinct = spreaders(&**whole)[key::<Key4>(1).canonical(Key4::BYTES)];
+    let distinct = spreaders(&**whole)[key::<Key16>(1).canonical(Key16::BYTES)];
     assert!(distinct.low <= 600.0 && 600.0 <= distinct.high, "{distinct:?}");
     stored_and_back("indirect-table", &options, &**whole);
 }
@@ -220,7 +220,7 @@ fn epoch(seed: u64) -> (Vec<Packet>, HashMap<Vec<u8>, u32>) {
         packets.push(Packet { flow, bytes: 64, element });
     }
     let truth = peers.into_iter().map(|(flow, known)| {
-        (key::<Key4>(flow).canonical(Key4::BYTES).to_vec(), known.len() as u32)
+        (key::<Key16>(flow).canonical(Key16::BYTES).to_vec(), known.len() as u32)
     });
     (packets, truth.collect())
 }
@@ -228,7 +228,7 @@ fn epoch(seed: u64) -> (Vec<Packet>, HashMap<Vec<u8>, u32>) {
 /// Precision, and recall among addresses with 135 peers or more.
 pub(super) fn quality(name: &str, parameters: &[(&str, &str)], seed: u64) -> (f64, f64) {
     let (packets, truth) = epoch(seed);
-    let mut summary = build::<Key4>(name, &options(16 << 20, seed, parameters));
+    let mut summary = build::<Key16>(name, &options(16 << 20, seed, parameters));
     feed(&mut *summary, &packets);
     let found = spreaders(&*summary);
     let right = found.keys().filter(|key| truth[*key] > 128).count();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, KeyKind};
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::{
     Answers, Estimate, Options, QuantileOf, Quantiles, SizeEstimate, Summary,
 };
@@ -362,11 +362,11 @@ fn quantile(sizes: &[(f64, Estimate)], q: f64) -> f64 {
 /// Neighbouring floats are more than 1 apart from 2⁵³ on.
 #[test]
 fn gaps_may_be_as_long_as_time() {
-    let options = Options::new(1 << 20, 1).with([("of", "gap")]);
-    let mut kll: Box<dyn Summary<Key4>> = catalog::build("kll", &options).unwrap();
+    let options = Options::new(1 << 20, 1).for_keys(4).with([("of", "gap")]);
+    let mut kll: Box<dyn Summary<Key8>> = catalog::build("kll", &options).unwrap();
     let mut batch = Batch::new();
     for time_ns in [0, 5, i64::MAX] {
-        batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, time_ns);
+        batch.push(Key8::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, time_ns);
     }
     kll.ingest(&mut batch);
     let sizes = sizes_of(kll.answers());

@@ -2,12 +2,12 @@
 
 use bytemuck::Zeroable;
 use flowgauge_core::batch::Batch;
-use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_core::key::Key8;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::contestant::{Contestant, FRAME_BYTES};
 use super::super::stream::Stream;
-use super::{BATCH, ByHand, ask, mix, zeroed};
+use super::{BATCH, ByHand, ask, mix, words, zeroed};
 
 const COLUMNS: usize = 1 << 16;
 
@@ -298,7 +298,7 @@ pub(in super::super) fn two_level(digester: Digester) -> Box<dyn Contestant> {
 impl TwoLevel {
     fn update(&mut self) {
         self.batch.digest(&self.digester);
-        let (keys, elements) = (Key8::words(self.batch.keys()), self.batch.elements());
+        let (keys, elements) = (words(&self.batch), self.batch.elements());
         let (mut mangled, mut bit_of) = ([[0; 8]; BATCH], [0; BATCH]);
         Modular::mangle(keys, &mut mangled);
         for (bit, element) in bit_of.iter_mut().zip(elements) {

@@ -50,14 +50,14 @@ const PREFETCH_AHEAD: usize = 16;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let options = Options::new(64 << 10, 1).with([("counters", 3)]);
-/// let mut summary = catalog::build::<Key4>("space-saving", &options).unwrap();
+/// let options = Options::new(64 << 10, 1).for_keys(4).with([("counters", 3)]);
+/// let mut summary = catalog::build::<Key8>("space-saving", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for (time_ns, flow) in (0..).zip([1, 1, 1, 2, 2, 3, 4u32]) {
-///     batch.push(Key4::from_canonical(&flow.to_be_bytes()).unwrap(), 64, time_ns);
+///     batch.push(Key8::from_canonical(&flow.to_be_bytes()).unwrap(), 64, time_ns);
 /// }
 /// summary.ingest(&mut batch);
 /// // Flow 4 replaced flow 3, which had the minimum count of 1: it has 1 to 2 packets.

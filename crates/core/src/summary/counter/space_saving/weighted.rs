@@ -159,14 +159,14 @@ mod tests {
 
     use super::super::Entry;
     use super::*;
-    use crate::key::Key4;
+    use crate::key::Key8;
     use crate::summary::Memory;
 
     /// Many keys and few, so that hardly any or nearly all have an entry; more entries than a
     /// block, and enough to fill lines of the index; weights that saturate counters.
     #[test]
     fn rows_added_together_equal_rows_added_one_by_one() {
-        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
         let mut random = fastrand::Rng::with_seed(1);
         let mut full = 0;
         for (entries, keys, heaviest) in [
@@ -178,13 +178,13 @@ mod tests {
             (5000, 20_000, 10),
             (20_000, 60_000, 4),
         ] {
-            let new = || Sweep::<Key4>::new(entries, digester, &Memory::unlimited()).unwrap();
+            let new = || Sweep::<Key8>::new(entries, digester, &Memory::unlimited()).unwrap();
             let (mut together, mut one_by_one) = (new(), new());
             for _ in 0..400 {
                 let rows: Vec<_> = (0..random.usize(1..=BATCH_PACKETS))
                     .map(|_| {
                         let key = random.u32(0..keys).min(random.u32(0..keys));
-                        let key = Key4::from_canonical(&key.to_be_bytes()).unwrap();
+                        let key = Key8::from_canonical(&key.to_be_bytes()).unwrap();
                         (key, key.digest(&digester), random.u32(1..=heaviest))
                     })
                     .collect();
@@ -199,7 +199,7 @@ mod tests {
                 assert_eq!(together.saturated(), one_by_one.saturated());
                 assert_eq!(together.len, one_by_one.len);
                 for (ours, theirs) in together.entries().zip(one_by_one.entries()) {
-                    let parts = |entry: &Entry<Key4, u32>| {
+                    let parts = |entry: &Entry<Key8, u32>| {
                         (entry.key.canonical(4).to_vec(), entry.count, entry.error)
                     };
                     assert_eq!(parts(&ours), parts(&theirs));
@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn rows_that_collide_are_untracked() {
         let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(4);
-        let mut sweep = Sweep::<Key4>::new(5000, digester, &Memory::unlimited()).unwrap();
-        let key = |number: u32| Key4::from_canonical(&number.to_be_bytes()).unwrap();
+        let mut sweep = Sweep::<Key8>::new(5000, digester, &Memory::unlimited()).unwrap();
+        let key = |number: u32| Key8::from_canonical(&number.to_be_bytes()).unwrap();
         let (mut truth, mut first) = (vec![0_u64; 6000], 0);
         for round in 0..200 {
             let numbers: Vec<u32> = (first..first + 256).map(|number| number % 6000).collect();

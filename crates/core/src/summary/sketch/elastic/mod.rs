@@ -57,13 +57,14 @@ const PREFETCH_AHEAD: usize = 16;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut sketch = catalog::build::<Key4>("elastic-sketch", &Options::new(1 << 20, 1)).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut sketch = catalog::build::<Key8>("elastic-sketch", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200 {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 20]).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, packet % 20]).unwrap(), 64, 0);
 /// }
 /// sketch.ingest(&mut batch);
 /// let size = sketch.answers().size().unwrap().estimate(&[10, 0, 0, 7]).packets.unwrap();

@@ -42,13 +42,14 @@ const FILTER_DIVISOR: usize = 3;
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut radar = catalog::build::<Key4>("flow-radar", &Options::new(1 << 20, 1)).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut radar = catalog::build::<Key8>("flow-radar", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200 {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 100, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 100, 0);
 /// }
 /// radar.ingest(&mut batch);
 /// let flows = radar.answers().flows().unwrap();

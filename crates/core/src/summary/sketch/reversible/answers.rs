@@ -69,7 +69,8 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
             estimates.add(self.least(key));
         }
         let all = 256f64.powf(self.digester.key_bytes() as f64);
-        let alike = columns as f64 * false_keys::<K>([self.modular.rows, 0], columns);
+        let alike =
+            columns as f64 * false_keys(self.modular.words, [self.modular.rows, 0], columns);
         let fails = |share: f64| {
             let by_digest = share.powf(self.modular.verify as f64);
             all_exceed(rows, share) + share * alike / all * by_digest

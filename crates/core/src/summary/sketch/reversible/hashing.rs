@@ -76,9 +76,9 @@ pub(crate) struct Slot {
     pub(crate) below: u32,
 }
 
-/// Number of words of a key of `K` that a row hashes.
-pub(crate) fn window<K: FlowKey>(column_bits: u32) -> usize {
-    if K::BYTES == 4 { 4 } else { column_bits.div_ceil(8).max(2) as usize }
+/// How many of the `words` words of a key a row hashes.
+pub(crate) fn window(words: usize, column_bits: u32) -> usize {
+    if words == 4 { 4 } else { column_bits.div_ceil(8).max(2) as usize }
 }
 
 /// The `slot`-th of the `window` words that `row` hashes, of `words` in all. The first word decides
@@ -96,33 +96,34 @@ fn slot(words: usize, window: usize, column_bits: u32, row: usize, slot: usize) 
 
 /// Expected number of other keys that share all columns with a given key: all their words hash to
 /// the same bits. `verify` rows by the digest leave those that match by chance.
-pub(crate) fn false_keys<K: FlowKey>([rows, verify]: [usize; 2], columns: usize) -> f64 {
+pub(crate) fn false_keys(words: usize, [rows, verify]: [usize; 2], columns: usize) -> f64 {
     let column_bits = columns.ilog2();
-    let window = window::<K>(column_bits);
+    let window = window(words, column_bits);
     let mut bits = [0; 8];
     for (row, number) in (0..rows).flat_map(|row| (0..window).map(move |slot| (row, slot))) {
-        let Slot { word, bits: more, .. } = slot(K::BYTES, window, column_bits, row, number);
+        let Slot { word, bits: more, .. } = slot(words, window, column_bits, row, number);
         bits[word] += more;
     }
     let of_word = |bits: &u32| 1.0 + (BYTES - 1) as f64 * f64::exp2(-f64::from(*bits));
-    let alike: f64 = bits[..K::BYTES].iter().map(of_word).product();
+    let alike: f64 = bits[..words].iter().map(of_word).product();
     (alike - 1.0) / (columns as f64).powf(verify as f64)
 }
 
 impl Modular {
     /// Builds the tables of `rows` rows with modular hashing, beside `verify` rows by the digest,
     /// of `columns` columns, a power of two.
-    pub(crate) fn new<K: FlowKey>(
+    pub(crate) fn new(
         rows: usize,
         verify: usize,
         columns: usize,
         digester: &Digester,
         memory: &Memory,
     ) -> Result<Self, BuildError> {
+        let words = digester.key_bytes();
         let mut random = Rng::with_seed(digester.seed().tables() ^ SALT);
-        let mangle = Mangle::new(8 * K::BYTES.min(8) as u32, &mut random);
+        let mangle = Mangle::new(8 * words as u32, &mut random);
         let column_bits = columns.ilog2();
-        let (words, window) = (K::BYTES, window::<K>(column_bits));
+        let window = window(words, column_bits);
         let parts = memory.zeroed(rows * window)?;
         let mut modular = Self { mangle, words, rows, verify, window, column_bits, parts };
         for row in 0..rows {

@@ -49,13 +49,14 @@ const NAME: &str = "reversible-sketch";
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut sketch = catalog::build::<Key4>("reversible-sketch", &Options::new(1 << 20, 1)).unwrap();
+/// let options = Options::new(1 << 20, 1).for_keys(4);
+/// let mut sketch = catalog::build::<Key8>("reversible-sketch", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for _ in 0..100 {
-///     batch.push(Key4::from_canonical(&[192, 0, 2, 1]).unwrap(), 1500, 0);
+///     batch.push(Key8::from_canonical(&[192, 0, 2, 1]).unwrap(), 1500, 0);
 /// }
 /// sketch.ingest(&mut batch);
 /// // The sketch stores no key: this one is recovered from the counters.
@@ -131,17 +132,18 @@ struct ReversibleRows<K, C> {
 impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let (parameters, memory_bytes) = (&options.parameters, options.memory_bytes);
-        let [rows, verify] = rows::<K>(parameters)?;
+        let words = options.digester.key_bytes();
+        let [rows, verify] = rows(parameters, words)?;
         // Besides the cells, the tasks get the total and the noise.
         let memory_bytes = memory_bytes.saturating_sub(2 * options.task_bytes_per_cell);
         let column_bytes = (rows + verify) * (size_of::<C>() + options.task_bytes_per_cell);
-        let columns = columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
+        let columns = columns(parameters, memory_bytes, rows, words, column_bytes)?;
         let shape = [rows, verify];
-        check::<K>(parameters, shape, columns, column_bytes, memory_bytes)?;
+        check(parameters, shape, words, columns, column_bytes, memory_bytes)?;
         let (digester, memory) = (options.digester, &options.memory);
         Ok(Self {
             digester,
-            modular: Modular::new::<K>(rows, verify, columns, &digester, memory)?,
+            modular: Modular::new(rows, verify, columns, &digester, memory)?,
             counters: memory.zeroed((rows + verify) * columns)?,
             threshold: options.threshold,
             total: 0,
@@ -278,10 +280,11 @@ pub(super) fn too_long(bytes: usize, algorithm: &'static str) -> BuildError {
 }
 
 /// The number of rows with modular hashing and of rows indexed by the digest. The default is the
-/// fewest rows from which keys of `K` can be recovered, and one row by the digest. Of a 64-bit key,
-/// each of the eight pairs of neighbouring words has a row; a ninth would repeat one of them.
-pub(super) fn rows<K: FlowKey>(parameters: &Parameters) -> Result<[usize; 2], BuildError> {
-    let fewest = if K::BYTES == 4 { 4 } else { MOST_ROWS };
+/// fewest rows from which keys of `words` bytes can be recovered, and one row by the digest. Of a
+/// 64-bit key, each of the eight pairs of neighbouring words has a row; a ninth would repeat one of
+/// them.
+pub(super) fn rows(parameters: &Parameters, words: usize) -> Result<[usize; 2], BuildError> {
+    let fewest = if words == 4 { 4 } else { MOST_ROWS };
     parameters.exclusive("delta", &["rows", "verify"])?;
     if let Some(delta) = parameters.fraction("delta")? {
         let all_rows = (1.0 / delta).ln().ceil() as usize;
@@ -300,10 +303,11 @@ pub(super) fn rows<K: FlowKey>(parameters: &Parameters) -> Result<[usize; 2], Bu
 
 /// The number of columns by the parameters, or else as many as fit into `memory_bytes` at
 /// `column_bytes` each, beside the tables of `rows` rows.
-pub(super) fn columns<K: FlowKey>(
+pub(super) fn columns(
     parameters: &Parameters,
     memory_bytes: usize,
     rows: usize,
+    words: usize,
     column_bytes: usize,
 ) -> Result<usize, BuildError> {
     parameters.exclusive("epsilon", &["columns"])?;
@@ -315,7 +319,7 @@ pub(super) fn columns<K: FlowKey>(
         }
         return Ok((columns as usize).next_power_of_two());
     }
-    let tables = table_bytes::<K>(rows);
+    let tables = table_bytes(rows, words);
     let rest = memory_bytes.saturating_sub(tables).min(MOST_COLUMNS * column_bytes);
     let columns = parameters.power_of_two("columns", rest, column_bytes)?;
     if columns > MOST_COLUMNS {
@@ -326,20 +330,21 @@ pub(super) fn columns<K: FlowKey>(
 }
 
 /// Bytes of the tables of `rows` rows with the largest number of columns.
-fn table_bytes<K: FlowKey>(rows: usize) -> usize {
-    rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES
+fn table_bytes(rows: usize, words: usize) -> usize {
+    rows * window(words, MOST_COLUMNS.ilog2()) * BYTES
 }
 
 /// Fails if there are so few columns that a heavy key brings more than one false key on average.
-pub(super) fn check<K: FlowKey>(
+pub(super) fn check(
     parameters: &Parameters,
     rows: [usize; 2],
+    words: usize,
     columns: usize,
     column_bytes: usize,
     memory_bytes: usize,
 ) -> Result<(), BuildError> {
     let mut fewest = columns;
-    while false_keys::<K>(rows, fewest) > 1.0 && fewest < MOST_COLUMNS {
+    while false_keys(words, rows, fewest) > 1.0 && fewest < MOST_COLUMNS {
         fewest *= 2;
     }
     if fewest == columns {
@@ -353,7 +358,7 @@ pub(super) fn check<K: FlowKey>(
             Err(out_of_range(parameters, name, more))
         }
         None => Err(BuildErrorKind::TooLittleMemory {
-            needed: table_bytes::<K>(rows[0]) + fewest * column_bytes,
+            needed: table_bytes(rows[0], words) + fewest * column_bytes,
             given: memory_bytes,
         }
         .into()),

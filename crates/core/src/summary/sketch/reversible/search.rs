@@ -84,7 +84,7 @@ pub(crate) fn recover<K: FlowKey>(
         heavy.push(columns);
     }
     let given_up = search(modular, &heavy, &mut |number| {
-        if let Some(key) = K::from_canonical(&number.to_le_bytes()[..K::BYTES.min(8)]) {
+        if let Some(key) = K::from_canonical(&number.to_le_bytes()[..modular.words]) {
             visit(key);
         }
     });

@@ -55,16 +55,17 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// ```
     /// use flowgauge_core::batch::Batch;
     /// use flowgauge_core::catalog;
-    /// use flowgauge_core::key::{FlowKey, Key4};
+    /// use flowgauge_core::key::{FlowKey, Key8};
     /// use flowgauge_core::summary::{Options, sketch::UniversalSketch};
     ///
-    /// let mut univmon = catalog::build::<Key4>("univmon", &Options::new(4 << 20, 1)).unwrap();
+    /// let options = Options::new(4 << 20, 1).for_keys(4);
+    /// let mut univmon = catalog::build::<Key8>("univmon", &options).unwrap();
     /// let mut batch = Batch::new();
     /// for packet in 0..200 {
-    ///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
+    ///     batch.push(Key8::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
     /// }
     /// univmon.ingest(&mut batch);
-    /// let univmon: &UniversalSketch<Key4, i32> = univmon.downcast_ref().unwrap();
+    /// let univmon: &UniversalSketch<Key8, i32> = univmon.downcast_ref().unwrap();
     /// let squares = univmon.sum(&|size| size * size).unwrap();
     /// assert!((squares.value - 50.0 * 16.0).abs() < 10.0);
     /// ```

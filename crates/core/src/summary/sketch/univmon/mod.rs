@@ -73,13 +73,14 @@ pub struct UniversalSketch<K, C> {
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;
-/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::key::{FlowKey, Key8};
 /// use flowgauge_core::summary::Options;
 ///
-/// let mut univmon = catalog::build::<Key4>("univmon", &Options::new(4 << 20, 1)).unwrap();
+/// let options = Options::new(4 << 20, 1).for_keys(4);
+/// let mut univmon = catalog::build::<Key8>("univmon", &options).unwrap();
 /// let mut batch = Batch::new();
 /// for packet in 0..200 {
-///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
+///     batch.push(Key8::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
 /// }
 /// univmon.ingest(&mut batch);
 /// assert_eq!(univmon.answers().cardinality().unwrap().value, 50.0);

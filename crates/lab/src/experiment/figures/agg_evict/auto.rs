@@ -3,7 +3,6 @@
 use std::hash::{BuildHasher, RandomState};
 
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::key::{FlowKey, Key4, Key8, KeyKind};
 
 use super::{ALONE, BEHIND, TWO_LEVEL};
 use crate::experiment::chart::{Chart, Mark};
@@ -16,6 +15,7 @@ use crate::experiment::table::{Table, short};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs, Sources};
 
 /// The nine solutions alone, behind the aggregator, and behind one that turns itself off.
 pub(crate) const AUTO: Experiment = Experiment {
@@ -150,8 +150,8 @@ fn measure_on(
     kinds: [&'static str; 4],
     setting: &Setting,
 ) -> Result<(), Failure> {
-    let sources = Stream::<Key4>::draw(setting, mix, KeyKind::SOURCE)?;
-    let pairs = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
+    let sources = Stream::<Sources>::draw(setting, mix)?;
+    let pairs = Stream::<Pairs>::draw(setting, mix)?;
     for solution in super::nine().map(by_key) {
         let times = if solution.label == TWO_LEVEL {
             race_ways(&solution, &sources, setting)?
@@ -171,7 +171,7 @@ fn measure_on(
 /// The latencies of a bare loop and of the solution in all ways: medians of several races. Each has
 /// new instances, whose memory lies elsewhere, in another order: right after the aggregator, a cheap
 /// solution takes up to 9 % longer.
-fn race_ways<K: FlowKey>(
+fn race_ways<K: Keys>(
     solution: &Structure,
     stream: &Stream<K>,
     setting: &Setting,

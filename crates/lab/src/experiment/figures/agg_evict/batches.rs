@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
+use flowgauge_core::key::FlowKey;
 use flowgauge_kernel::{Zeroed, cycles};
 
 use super::paper::{Alone, FlowRadar};
@@ -17,6 +17,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{FiveTuples, Keys, Pairs, Sources};
 use crate::machine::zeroed;
 
 /// Figure 2: the size of a batch, without an aggregator.
@@ -95,9 +96,9 @@ const BATCHES: [usize; 5] = [32, 128, 512, 2048, 8192];
 fn measure_plain(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table =
         Table::new(["key", "batch_packets", "mean_ns", "mpps", "mpps_spread", "distinct_percent"]);
-    measure_plain_by::<Key4, 4>(&mut table, KEYS[0], KeyKind::SOURCE, setting)?;
-    measure_plain_by::<Key8, 8>(&mut table, KEYS[1], KeyKind::PAIR, setting)?;
-    measure_plain_by::<Key16, 13>(&mut table, KEYS[2], KeyKind::FIVE_TUPLE, setting)?;
+    measure_plain_by::<Sources, 4>(&mut table, KEYS[0], setting)?;
+    measure_plain_by::<Pairs, 8>(&mut table, KEYS[1], setting)?;
+    measure_plain_by::<FiveTuples, 13>(&mut table, KEYS[2], setting)?;
     let limit = super::latency::limit(&table.numbers("key", BARE, "mean_ns"), BATCHES[0]);
     let notes =
         "A packet is in a buffer of its own, and read when its batch is taken; the engine's own \
@@ -107,13 +108,12 @@ fn measure_plain(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-fn measure_plain_by<K: FlowKey + Extract<8>, const BYTES: usize>(
+fn measure_plain_by<K: Keys, const BYTES: usize>(
     table: &mut Table,
     [ours, theirs]: [&str; 2],
-    kind: KeyKind,
     setting: &Setting,
 ) -> Result<(), Failure> {
-    let stream = Stream::<K>::draw(setting, Mix::Trace, kind)?;
+    let stream = Stream::<K>::draw(setting, Mix::Trace)?;
     let mut engine = super::flow_radar().build::<K>(setting)?;
     let (mut bare, mut paper) = (Bare::new(), Alone(FlowRadar::<BYTES>::new()));
     let mut runners: [&mut dyn Runner<K>; 3] = [&mut bare, &mut engine, &mut paper];
@@ -121,7 +121,7 @@ fn measure_plain_by<K: FlowKey + Extract<8>, const BYTES: usize>(
     let times = race_in_buffers(&mut runners, &stream.keys, &batches, rounds);
     for (batch, times) in BATCHES.into_iter().zip(times) {
         table.add_noise(noise(&times, setting.rounds));
-        let percent = 100.0 * distinct(&stream.keys, batch);
+        let percent = 100.0 * distinct::<K>(&stream.keys, batch);
         for (label, time) in [BARE, ours, theirs].into_iter().zip(times) {
             let spread = time.mpps() * time.mean_spread / time.mean_ns;
             row!(table, label, batch, time.mean_ns, time.mpps(), spread, percent);
@@ -131,11 +131,11 @@ fn measure_plain_by<K: FlowKey + Extract<8>, const BYTES: usize>(
 }
 
 /// The mean share of distinct keys in batches of this size.
-fn distinct<K: FlowKey>(keys: &[K], batch: usize) -> f64 {
+fn distinct<K: Keys>(keys: &[K::Key], batch: usize) -> f64 {
     let mut seen = HashSet::new();
-    let mut share = |keys: &[K]| {
+    let mut share = |keys: &[K::Key]| {
         seen.clear();
-        keys.iter().filter(|key| seen.insert(key.canonical(K::SHORTEST).to_vec())).count() as f64
+        keys.iter().filter(|key| seen.insert(key.canonical(K::BYTES).to_vec())).count() as f64
     };
     let batches = keys.chunks_exact(batch);
     let count = batches.len();
@@ -284,20 +284,19 @@ fn received(packets: usize) -> Batching {
 
 fn measure_keys(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = super::table(["key"]);
-    measure_key::<Key4, 4>(&mut table, "source", KeyKind::SOURCE, setting)?;
-    measure_key::<Key8, 8>(&mut table, "pair", KeyKind::PAIR, setting)?;
-    measure_key::<Key16, 13>(&mut table, "five-tuple", KeyKind::FIVE_TUPLE, setting)?;
+    measure_key::<Sources, 4>(&mut table, "source", setting)?;
+    measure_key::<Pairs, 8>(&mut table, "pair", setting)?;
+    measure_key::<FiveTuples, 13>(&mut table, "five-tuple", setting)?;
     let limit = super::limit(&table);
     Ok(Outcome { table, limit, notes: String::new() })
 }
 
-fn measure_key<K: FlowKey + Extract<8>, const BYTES: usize>(
+fn measure_key<K: Keys, const BYTES: usize>(
     table: &mut Table,
     name: &str,
-    kind: KeyKind,
     setting: &Setting,
 ) -> Result<(), Failure> {
-    let stream = Stream::<K>::draw(setting, Mix::Trace, kind)?;
+    let stream = Stream::<K>::draw(setting, Mix::Trace)?;
     let both = super::both(&super::flow_radar(), super::ROWS);
     let theirs = theirs(FlowRadar::<BYTES>::new, WAYS);
     super::measure(table, &[name.into()], &both, theirs, setting, &stream)
@@ -333,13 +332,14 @@ fn judge_keys(table: &Table) -> Verdict {
 
 /// Measures FlowRadar with batches of each size, arriving as `batching` defines.
 fn measure_batches(setting: &Setting, batching: fn(usize) -> Batching) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
+    let stream = Stream::<Sources>::draw(setting, Mix::Trace)?;
     let [alone, behind] = super::both(&super::flow_radar(), super::ROWS);
-    let (mut alone, mut behind) = (alone.build::<Key4>(setting)?, behind.build::<Key4>(setting)?);
-    let mut theirs = theirs::<Key4, _>(FlowRadar::<4>::new, WAYS);
+    let (mut alone, mut behind) =
+        (alone.build::<Sources>(setting)?, behind.build::<Sources>(setting)?);
+    let mut theirs = theirs::<Sources, _>(FlowRadar::<4>::new, WAYS);
     let mut bare = Bare::new();
-    let mut runners: Vec<&mut dyn Runner<Key4>> = vec![&mut bare, &mut alone, &mut behind];
-    runners.extend(theirs.iter_mut().map(|(_, runner)| &mut **runner as &mut dyn Runner<Key4>));
+    let mut runners: Vec<&mut dyn Runner<Sources>> = vec![&mut bare, &mut alone, &mut behind];
+    runners.extend(theirs.iter_mut().map(|(_, runner)| &mut **runner as &mut dyn Runner<Sources>));
     let mut table = super::table(["batch_packets"]);
     let labels = [BARE, ALONE, BEHIND, THEIRS, THEIRS_BEHIND];
     let batches = BATCHES.map(batching);
@@ -414,9 +414,9 @@ impl Port {
     }
 
     /// Receives packets with these keys; returns their buffer numbers.
-    fn receive<K: FlowKey>(&mut self, keys: &[K], into: &mut Vec<u32>) {
+    fn receive<K: Keys>(&mut self, keys: &[K::Key], into: &mut Vec<u32>) {
         for key in keys {
-            let bytes = key.canonical(K::SHORTEST);
+            let bytes = key.canonical(K::BYTES);
             let frame = &mut self.buffers[self.next][..FRAME_BYTES as usize];
             frame.fill(self.next as u8);
             frame[BEFORE..BEFORE + bytes.len()].copy_from_slice(bytes);
@@ -445,9 +445,9 @@ impl Batching {
 /// The latencies of these runners for each batching, with all runners taking turns in each round.
 /// Packets are received in bursts; a batch is timed from reading its headers. Medians over the
 /// rounds.
-fn race_in_buffers<K: FlowKey>(
+fn race_in_buffers<K: Keys>(
     runners: &mut [&mut dyn Runner<K>],
-    keys: &[K],
+    keys: &[K::Key],
     batches: &[Batching],
     rounds: usize,
 ) -> Vec<Vec<Latency>> {
@@ -467,9 +467,9 @@ fn race_in_buffers<K: FlowKey>(
     times.iter().map(|times| times.iter().map(|times| middle(times)).collect()).collect()
 }
 
-fn pass_in_buffers<K: FlowKey>(
+fn pass_in_buffers<K: Keys>(
     runner: &mut dyn Runner<K>,
-    keys: &[K],
+    keys: &[K::Key],
     batching: Batching,
     port: &mut Port,
 ) -> Latency {
@@ -479,7 +479,7 @@ fn pass_in_buffers<K: FlowKey>(
     for keys in keys.chunks(batching.received) {
         received.clear();
         for keys in keys.chunks(BURST) {
-            port.receive(keys, &mut received);
+            port.receive::<K>(keys, &mut received);
         }
         for received in received.chunks(batching.handed_on) {
             let start = cycles();
@@ -487,7 +487,7 @@ fn pass_in_buffers<K: FlowKey>(
                 batch.clear();
                 for number in numbers {
                     let frame = &port.buffers[*number as usize];
-                    let key = K::from_canonical(&frame[BEFORE..BEFORE + K::SHORTEST]);
+                    let key = K::Key::from_canonical(&frame[BEFORE..BEFORE + K::BYTES]);
                     if let Some(key) = key {
                         batch.push(key, FRAME_BYTES, 0);
                     }

@@ -11,8 +11,6 @@ pub(super) use batches::{FIG2, FIG6, FIG6C, RECEIVE};
 pub(super) use solutions::{FIG5, FIG8A, FIG8B};
 pub(super) use traffic::{FIG4, FIG7, FIG7C};
 
-use flowgauge_core::key::FlowKey;
-
 use crate::experiment::chart::{Chart, Mark, linear};
 use crate::experiment::latency::{self, BARE, Bare, COLUMNS, Latency, Runner, race};
 use crate::experiment::part::{Part, median};
@@ -23,6 +21,7 @@ use crate::experiment::table::{Cell, Table};
 use crate::experiment::verdict::Gain;
 use crate::experiment::{Preset, epoch};
 use crate::failure::Failure;
+use crate::keys::Keys;
 use paper::{Aggregator, Alone, Policy, Search, Solution};
 
 /// The solution that reads both addresses where the others read the source.
@@ -117,7 +116,7 @@ const WAYS: [Way; 2] =
     [(THEIRS, None), (THEIRS_BEHIND, Some((Policy::RoundRobin, Search::Vector)))];
 
 /// A solution of the paper, run in these ways.
-fn theirs<K: FlowKey, S: Solution<K> + 'static>(
+fn theirs<K: Keys, S: Solution<K> + 'static>(
     new: impl Fn() -> S,
     ways: impl IntoIterator<Item = Way>,
 ) -> Vec<Theirs<K>> {
@@ -132,7 +131,7 @@ fn theirs<K: FlowKey, S: Solution<K> + 'static>(
 
 /// Measures structures and the paper's solutions in batches of this size. Adds a row for the bare
 /// loop and one per structure, each starting with `at`.
-fn measure<K: FlowKey>(
+fn measure<K: Keys>(
     table: &mut Table,
     at: &[Cell],
     structures: &[Structure],

@@ -1,11 +1,13 @@
 //! The paper's aggregator and its nine solutions, at its sizes.
 
+use bytemuck::Zeroable;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
 use flowgauge_kernel::{Zeroed, equal_in_group};
 
 use crate::experiment::latency::Runner;
 use crate::experiment::papers::{Heap, xxhash32};
+use crate::keys::Keys;
 use crate::machine::zeroed;
 
 /// Number of rows, and pairs per row.
@@ -42,8 +44,8 @@ struct Row<K> {
 
 /// The aggregator in front of a solution: 2,000 rows of 16 pairs. A key's row is the XOR of its words
 /// modulo the number of rows. Each evicted pair is passed on at once.
-pub(super) struct Aggregator<K, S> {
-    rows: Vec<Row<K>>,
+pub(super) struct Aggregator<K: Keys, S> {
+    rows: Vec<Row<K::Key>>,
     policy: Policy,
     search: Search,
     next: usize,
@@ -51,7 +53,7 @@ pub(super) struct Aggregator<K, S> {
     behind: S,
 }
 
-impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
+impl<K: Keys, S: Solution<K>> Aggregator<K, S> {
     pub(super) fn new(behind: S, policy: Policy, search: Search) -> Self {
         let mut aggregator = Self {
             rows: Vec::with_capacity(AGGREGATOR_ROWS),
@@ -71,13 +73,13 @@ impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
             tags: [[0; 8]; 2],
             packets: [0; PAIRS],
             met: [0; PAIRS],
-            keys: [K::zeroed(); PAIRS],
+            keys: [K::Key::zeroed(); PAIRS],
             held: 0,
         }));
     }
 
-    fn aggregate(&mut self, key: K) {
-        let tag = tag(&key);
+    fn aggregate(&mut self, key: K::Key) {
+        let tag = tag::<K>(&key);
         let row = &mut self.rows[tag as usize % AGGREGATOR_ROWS];
         self.clock = self.clock.wrapping_add(1);
         let found = match self.search {
@@ -118,8 +120,8 @@ impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
 }
 
 /// The XOR of a key's 4-byte words.
-fn tag<K: FlowKey>(key: &K) -> u32 {
-    let words = key.canonical(K::SHORTEST).chunks(4);
+fn tag<K: Keys>(key: &K::Key) -> u32 {
+    let words = key.canonical(K::BYTES).chunks(4);
     words.fold(0, |tag, word| {
         let mut bytes = [0; 4];
         bytes[..word.len()].copy_from_slice(word);
@@ -139,13 +141,13 @@ fn linear<K>(row: &Row<K>, tag: u32) -> Option<usize> {
     (0..row.held).find(|at| tags[*at] == tag)
 }
 
-impl<K: FlowKey, S: Solution<K>> Runner<K> for Aggregator<K, S> {
+impl<K: Keys, S: Solution<K>> Runner<K> for Aggregator<K, S> {
     fn begin(&mut self) {
         self.clear();
         self.behind.clear();
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         for key in batch.keys() {
             self.aggregate(*key);
         }
@@ -164,12 +166,12 @@ impl<K: FlowKey, S: Solution<K>> Runner<K> for Aggregator<K, S> {
 /// A solution without an aggregator: one update per packet.
 pub(super) struct Alone<S>(pub(super) S);
 
-impl<K: FlowKey, S: Solution<K>> Runner<K> for Alone<S> {
+impl<K: Keys, S: Solution<K>> Runner<K> for Alone<S> {
     fn begin(&mut self) {
         self.0.clear();
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         for key in batch.keys() {
             self.0.update(key, 1);
         }
@@ -177,9 +179,9 @@ impl<K: FlowKey, S: Solution<K>> Runner<K> for Alone<S> {
 }
 
 /// Counts packets of flows, possibly several of one flow at once, with one hash per row.
-pub(super) trait Solution<K>: Send {
+pub(super) trait Solution<K: Keys>: Send {
     fn clear(&mut self);
-    fn update(&mut self, key: &K, packets: u32);
+    fn update(&mut self, key: &K::Key, packets: u32);
 }
 
 /// Rows, and columns per row.
@@ -195,13 +197,13 @@ impl Counters {
     }
 }
 
-impl<K: FlowKey> Solution<K> for Counters {
+impl<K: Keys> Solution<K> for Counters {
     fn clear(&mut self) {
         self.0.fill(0);
     }
 
-    fn update(&mut self, key: &K, packets: u32) {
-        let bytes = key.canonical(K::SHORTEST);
+    fn update(&mut self, key: &K::Key, packets: u32) {
+        let bytes = key.canonical(K::BYTES);
         for row in 0..ROWS {
             let column = xxhash32(bytes, row as u32) as usize % COLUMNS;
             self.0[row * COLUMNS + column] += packets;
@@ -227,14 +229,14 @@ impl<const BYTES: usize> FlowRadar<BYTES> {
     }
 }
 
-impl<K: FlowKey, const BYTES: usize> Solution<K> for FlowRadar<BYTES> {
+impl<K: Keys, const BYTES: usize> Solution<K> for FlowRadar<BYTES> {
     fn clear(&mut self) {
         self.filter.fill(0);
         self.cells.fill(([0; BYTES], 0, 0));
     }
 
-    fn update(&mut self, key: &K, packets: u32) {
-        let bytes = key.canonical(K::SHORTEST);
+    fn update(&mut self, key: &K::Key, packets: u32) {
+        let bytes = key.canonical(K::BYTES);
         let mut known = true;
         for hash in 0..ROWS {
             let bit = xxhash32(bytes, hash as u32) as usize % Self::FILTER_BITS;
@@ -257,21 +259,21 @@ impl<K: FlowKey, const BYTES: usize> Solution<K> for FlowRadar<BYTES> {
 const TOP: usize = 128;
 
 /// Space-Saving with a binary heap.
-pub(super) struct SpaceSaving<K>(Heap<K, 0>);
+pub(super) struct SpaceSaving<K: Keys>(Heap<K, 0>);
 
-impl<K: FlowKey> SpaceSaving<K> {
+impl<K: Keys> SpaceSaving<K> {
     pub(super) fn new() -> Self {
         Self(Heap::with_counters(TOP))
     }
 }
 
-impl<K: FlowKey> Solution<K> for SpaceSaving<K> {
+impl<K: Keys> Solution<K> for SpaceSaving<K> {
     fn clear(&mut self) {
         self.0.clear();
     }
 
-    fn update(&mut self, key: &K, packets: u32) {
-        let hash = xxhash32(key.canonical(K::SHORTEST), 0);
+    fn update(&mut self, key: &K::Key, packets: u32) {
+        let hash = xxhash32(key.canonical(K::BYTES), 0);
         self.0.count(*key, hash, packets, 0);
     }
 }
@@ -281,18 +283,18 @@ const LEVELS: usize = 4;
 
 /// UnivMon: Count Sketches over successively halved key sets, each with a heap of its heaviest
 /// keys.
-pub(super) struct UnivMon<K> {
+pub(super) struct UnivMon<K: Keys> {
     levels: Vec<(Zeroed<i32>, Heap<K, 0>)>,
 }
 
-impl<K: FlowKey> UnivMon<K> {
+impl<K: Keys> UnivMon<K> {
     pub(super) fn new() -> Self {
         let level = |level: usize| (zeroed(ROWS * (COLUMNS >> level)), Heap::with_counters(TOP));
         Self { levels: (0..LEVELS).map(level).collect() }
     }
 }
 
-impl<K: FlowKey> Solution<K> for UnivMon<K> {
+impl<K: Keys> Solution<K> for UnivMon<K> {
     fn clear(&mut self) {
         for (counters, heap) in &mut self.levels {
             counters.fill(0);
@@ -300,8 +302,8 @@ impl<K: FlowKey> Solution<K> for UnivMon<K> {
         }
     }
 
-    fn update(&mut self, key: &K, packets: u32) {
-        let bytes = key.canonical(K::SHORTEST);
+    fn update(&mut self, key: &K::Key, packets: u32) {
+        let bytes = key.canonical(K::BYTES);
         let depth = xxhash32(bytes, u32::MAX).trailing_ones() as usize;
         for (level, (counters, heap)) in self.levels.iter_mut().enumerate().take(1 + depth) {
             let columns = COLUMNS >> level;
@@ -350,13 +352,13 @@ impl Reversible {
     }
 }
 
-impl<K: FlowKey> Solution<K> for Reversible {
+impl<K: Keys> Solution<K> for Reversible {
     fn clear(&mut self) {
         self.counters.fill(0);
     }
 
-    fn update(&mut self, key: &K, packets: u32) {
-        self.count(key.canonical(K::SHORTEST), packets);
+    fn update(&mut self, key: &K::Key, packets: u32) {
+        self.count(key.canonical(K::BYTES), packets);
     }
 }
 
@@ -377,14 +379,14 @@ impl TwoLevel {
     }
 }
 
-impl<K: FlowKey> Solution<K> for TwoLevel {
+impl<K: Keys> Solution<K> for TwoLevel {
     fn clear(&mut self) {
         self.sources.counters.fill(0);
         self.bitmaps.fill(0);
     }
 
-    fn update(&mut self, key: &K, packets: u32) {
-        let bytes = key.canonical(K::SHORTEST);
+    fn update(&mut self, key: &K::Key, packets: u32) {
+        let bytes = key.canonical(K::BYTES);
         let (source, destination) = bytes.split_at(bytes.len() / 2);
         self.sources.count(source, packets);
         for row in 0..ROWS {
@@ -404,13 +406,13 @@ impl Fm {
     }
 }
 
-impl<K: FlowKey> Solution<K> for Fm {
+impl<K: Keys> Solution<K> for Fm {
     fn clear(&mut self) {
         self.0 = [0; ROWS];
     }
 
-    fn update(&mut self, key: &K, _: u32) {
-        let bytes = key.canonical(K::SHORTEST);
+    fn update(&mut self, key: &K::Key, _: u32) {
+        let bytes = key.canonical(K::BYTES);
         for (row, bitmap) in self.0.iter_mut().enumerate() {
             *bitmap |= 1 << xxhash32(bytes, row as u32).trailing_zeros().min(31);
         }
@@ -426,13 +428,13 @@ impl LinearCounting {
     }
 }
 
-impl<K: FlowKey> Solution<K> for LinearCounting {
+impl<K: Keys> Solution<K> for LinearCounting {
     fn clear(&mut self) {
         self.0.fill(0);
     }
 
-    fn update(&mut self, key: &K, _: u32) {
-        let bytes = key.canonical(K::SHORTEST);
+    fn update(&mut self, key: &K::Key, _: u32) {
+        let bytes = key.canonical(K::BYTES);
         for row in 0..ROWS {
             let hash = xxhash32(bytes, row as u32);
             self.0[row * COLUMNS + (hash >> 16) as usize] |= 1 << (hash % 32);
@@ -447,10 +449,11 @@ mod tests {
     use flowgauge_core::key::Key8;
 
     use super::*;
+    use crate::keys::Pairs;
 
     struct Sums(HashMap<u128, u32>, usize);
 
-    impl Solution<Key8> for Sums {
+    impl Solution<Pairs> for Sums {
         fn clear(&mut self) {
             self.0.clear();
         }
@@ -501,6 +504,10 @@ mod tests {
         }
     }
 
+    fn update(solution: &mut impl Solution<Pairs>, number: u64, packets: u32) {
+        solution.update(&key(number), packets);
+    }
+
     /// One update with a sum equals one update per packet.
     #[test]
     fn sums_add_up() {
@@ -509,17 +516,17 @@ mod tests {
         let (mut two, mut two_each) = (TwoLevel::new(), TwoLevel::new());
         for number in 1..200 {
             let packets = 1 + number as u32 % 7;
-            sums.update(&key(number), packets);
-            univmon.update(&key(number), packets);
-            two.update(&key(number), packets);
+            update(&mut sums, number, packets);
+            update(&mut univmon, number, packets);
+            update(&mut two, number, packets);
             for _ in 0..packets {
-                each.update(&key(number), 1);
-                univmon_each.update(&key(number), 1);
-                two_each.update(&key(number), 1);
+                update(&mut each, number, 1);
+                update(&mut univmon_each, number, 1);
+                update(&mut two_each, number, 1);
             }
         }
         assert!(*sums.cells == *each.cells && *sums.filter == *each.filter);
-        let counters = |univmon: &UnivMon<Key8>| {
+        let counters = |univmon: &UnivMon<Pairs>| {
             univmon.levels.iter().map(|(counters, _)| counters.to_vec()).collect::<Vec<_>>()
         };
         assert_eq!(counters(&univmon), counters(&univmon_each));

@@ -1,6 +1,6 @@
 //! Figures 5 and 8: nine solutions, and the eviction policy and search of the aggregator.
 
-use flowgauge_core::key::{FlowKey, Key4, Key8, KeyKind};
+use flowgauge_core::key::KeyKind;
 use flowgauge_kernel::Isa;
 
 use super::paper::{
@@ -20,6 +20,7 @@ use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Gain, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs, Sources};
 
 /// Figure 5: nine solutions with and without the aggregator.
 pub(crate) const FIG5: Experiment = Experiment {
@@ -66,7 +67,7 @@ pub(crate) const FIG5: Experiment = Experiment {
 };
 
 /// The paper's solution of this name, run in these ways; TwoLevel only by pair.
-fn of_paper<K: FlowKey>(name: &str, ways: impl IntoIterator<Item = Way>) -> Vec<Theirs<K>> {
+fn of_paper<K: Keys>(name: &str, ways: impl IntoIterator<Item = Way>) -> Vec<Theirs<K>> {
     match name {
         "Count-Min" | "MRAC" => theirs(Counters::new, ways),
         "FlowRadar" => theirs(FlowRadar::<4>::new, ways),
@@ -75,7 +76,7 @@ fn of_paper<K: FlowKey>(name: &str, ways: impl IntoIterator<Item = Way>) -> Vec<
         "RevSketch" => theirs(Reversible::new, ways),
         "FM" => theirs(Fm::new, ways),
         "LC" => theirs(LinearCounting::new, ways),
-        TWO_LEVEL if K::SHORTEST == Key8::SHORTEST => theirs(TwoLevel::new, ways),
+        TWO_LEVEL if K::KIND == KeyKind::PAIR => theirs(TwoLevel::new, ways),
         _ => Vec::new(),
     }
 }
@@ -88,7 +89,7 @@ fn measure_solution(
     ours: &[Structure],
     ways: &[Way],
     setting: &Setting,
-    (sources, pairs): (&Stream<Key4>, &Stream<Key8>),
+    (sources, pairs): (&Stream<Sources>, &Stream<Pairs>),
 ) -> Result<(), Failure> {
     let (at, ways) = ([name.into()], ways.iter().copied());
     super::measure(table, &at, ours, of_paper(name, ways.clone()), setting, sources)?;
@@ -99,8 +100,8 @@ fn measure_solution(
 }
 
 fn measure_solutions(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
-    let pairs = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Sources>::draw(setting, Mix::Trace)?;
+    let pairs = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let mut table = super::table(["solution"]);
     for structure in super::nine() {
         let both = super::both(&structure, super::ROWS);
@@ -270,8 +271,8 @@ const THEIRS_LINEAR: &str = "the paper's, behind, linear search";
 const HEAPS: [&str; 2] = ["Space-Saving", "UnivMon"];
 
 fn measure_policies(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
-    let pairs = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Sources>::draw(setting, Mix::Trace)?;
+    let pairs = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let mut table = super::table(["solution"]);
     let rows = super::ROWS.to_string();
     for structure in super::nine() {
@@ -329,7 +330,7 @@ fn judge_policies(table: &Table) -> Verdict {
 }
 
 fn measure_isas(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
+    let stream = Stream::<Sources>::draw(setting, Mix::Trace)?;
     let mut table = super::table(["instructions"]);
     for isa in Isa::available() {
         let both =

@@ -1,6 +1,6 @@
 //! Figures 4 and 7: the traffic's flow sizes and skew, and the size of the aggregator.
 
-use flowgauge_core::key::{FlowKey, Key4, KeyKind};
+use flowgauge_core::key::FlowKey;
 use flowgauge_synthetic::Profile;
 
 use super::paper::FlowRadar;
@@ -14,6 +14,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Sources};
 use crate::traffic::Scene;
 use crate::trial::THRESHOLD;
 
@@ -59,8 +60,8 @@ fn measure_flows(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table =
         Table::new(["traffic", "packets_at_most", "flows_percent", "packets_percent", "flows"]);
     for (name, mix) in [(TRACE, Mix::Trace), ("Zipf 1.1", Mix::Zipf(1.1))] {
-        let stream = Stream::<Key4>::draw(setting, mix, KeyKind::SOURCE)?;
-        let keys = stream.keys.iter().map(|key| number(key.canonical(Key4::BYTES))).collect();
+        let stream = Stream::<Sources>::draw(setting, mix)?;
+        let keys = stream.keys.iter().map(|key| number(key.canonical(Sources::BYTES))).collect();
         let flows = Exact::count(keys);
         let (weights, total) = (flows.sorted_weights(), flows.total() as f64);
         for power in 0..=2 * total.log10().ceil() as i32 {
@@ -162,7 +163,7 @@ fn measure_skews(setting: &Setting) -> Result<Outcome, Failure> {
     for skew in SKEWS {
         let profile = Profile::Zipf { flows: SOURCES, skew };
         let epochs = Scene::Plain.draw(profile, setting.packets as u64, THRESHOLD, setting.seed)?;
-        let stream = Stream::<Key4>::of(&epochs[0], KeyKind::SOURCE, setting.seed);
+        let stream = Stream::<Sources>::of(&epochs[0], setting.seed);
         let theirs = theirs(FlowRadar::<4>::new, WAYS);
         super::measure(&mut table, &[skew.into()], &both, theirs, setting, &stream)?;
     }
@@ -216,7 +217,7 @@ fn judge_skews(table: &Table) -> Verdict {
 }
 
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
+    let stream = Stream::<Sources>::draw(setting, Mix::Trace)?;
     let mut table = super::table(["rows"]);
     for rows in ROWS {
         let both = super::both(&super::flow_radar(), rows);

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use flowgauge_core::key::{Key16, KeyKind};
 use flowgauge_core::terms::Measure;
 
 use super::{BYTES, Classes, Flow, LONGER, Lengths, PACKETS, of_sketch, run};
@@ -15,6 +14,7 @@ use crate::experiment::table::{Row, Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::FiveTuples;
 
 /// Figure 10: errors of packets by memory, and how many of the largest flows are found.
 pub(crate) const FIG10: Experiment = Experiment {
@@ -468,8 +468,12 @@ fn measure_csm(setting: &Setting) -> Result<Outcome, Failure> {
         "least_packets",
     ]);
     for (traffic, mix) in TRAFFIC {
-        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
-        let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 1000 };
+        let stream = Stream::<FiveTuples>::draw(setting, mix)?;
+        let packets = RepeatedStream::<FiveTuples> {
+            keys: &stream.keys,
+            wire: &|_| FRAME_BYTES,
+            gap_ns: 1000,
+        };
         let length = TURNS * stream.keys.len();
         let largest = packets.largest(Measure::Packets, length, LARGEST[1]);
         let sizes: Vec<f64> = largest.sizes().collect();
@@ -478,10 +482,10 @@ fn measure_csm(setting: &Setting) -> Result<Outcome, Failure> {
             let mut means = LARGEST.map(|_| Vec::new());
             for seed in 0..seeds as u64 {
                 let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
-                let mut summary = structure.build::<Key16>(&setting)?;
+                let mut summary = structure.build::<FiveTuples>(&setting)?;
                 packets.feed(&mut *summary, 0..length);
                 summary.settle();
-                let errors = largest.errors::<Key16>(summary.answers());
+                let errors = largest.errors::<FiveTuples>(summary.answers());
                 let relative = errors.iter().zip(&sizes).map(|(error, size)| (error / size).abs());
                 let relative: Vec<f64> = relative.collect();
                 for (most, means) in LARGEST.into_iter().zip(&mut means) {

@@ -1,6 +1,6 @@
 //! Figures 9b and 14: how soon heavy hitters are detected, and how many are missed.
 
-use flowgauge_core::key::{FlowKey, Key16, KeyKind};
+use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::Options;
 use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
@@ -14,6 +14,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{FiveTuples, Keys};
 
 /// Figure 9b: the delay until a heavy hitter is detected.
 pub(crate) const FIG9B: Experiment = Experiment {
@@ -66,8 +67,9 @@ const RATES: [u64; 6] = [10, 20, 50, 90, 130, 200];
 const FLOWS: usize = 15;
 
 fn measure_delay(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
-    let digester = Digester::new(Seed::number(setting.seed), Isa::best()).for_keys(Key16::SHORTEST);
+    let stream = Stream::<FiveTuples>::draw(setting, Mix::Trace)?;
+    let digester =
+        Digester::new(Seed::number(setting.seed), Isa::best()).for_keys(FiveTuples::BYTES);
     let digests: Vec<u64> = stream.keys.iter().map(|key| key.digest(&digester)).collect();
     let mut background = digests.iter().copied().cycle();
     let options = Options::new(1 << 20, setting.seed).with([("sketch", SKETCH)]);

@@ -3,7 +3,7 @@
 use std::thread;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::{FlowKey, Key16, KeyKind};
+use flowgauge_core::key::FlowKey;
 
 use super::of_sketch;
 use crate::exact::{Exact, number};
@@ -17,6 +17,7 @@ use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Missing, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{FiveTuples, Keys};
 use crate::machine;
 use crate::machine::thread_seconds;
 
@@ -78,18 +79,18 @@ const PASSES: usize = 3;
 const WANTED: f64 = 25.48 / 18.88;
 
 fn measure_cores(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
+    let stream = Stream::<FiveTuples>::draw(setting, Mix::Trace)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let mut table = Table::new(["dispatch", "cores", "mpps", "largest_percent"]);
     for workers in 1..=cores {
         for dispatch in [ONES, DIGEST, BARE_BY_DIGEST] {
             let parts =
                 if dispatch == ONES { by_ones(&stream, workers) } else { stream.split(workers) };
-            let mut runners: Vec<Box<dyn Runner<Key16>>> = Vec::new();
+            let mut runners: Vec<Box<dyn Runner<FiveTuples>>> = Vec::new();
             for _ in 0..workers {
                 runners.push(match dispatch {
                     BARE_BY_DIGEST => Box::new(Bare::new()),
-                    _ => Box::new(of_sketch(super::SKETCH).build::<Key16>(setting)?),
+                    _ => Box::new(of_sketch(super::SKETCH).build::<FiveTuples>(setting)?),
                 });
             }
             // The first pass touches memory for the first time.
@@ -122,12 +123,12 @@ fn measure_cores(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-fn as_runner(boxed: &mut Box<dyn Runner<Key16>>) -> &mut dyn Runner<Key16> {
+fn as_runner(boxed: &mut Box<dyn Runner<FiveTuples>>) -> &mut dyn Runner<FiveTuples> {
     &mut **boxed
 }
 
 /// Partitions by worker: the number of one-bits of the source selects the worker.
-fn by_ones(stream: &Stream<Key16>, workers: usize) -> Vec<Stream<Key16>> {
+fn by_ones(stream: &Stream<FiveTuples>, workers: usize) -> Vec<Stream<FiveTuples>> {
     let mut parts = vec![Stream { keys: Vec::new(), elements: Vec::new() }; workers];
     for (key, element) in stream.keys.iter().zip(&stream.elements) {
         let ones: u32 = key.canonical(4).iter().map(|byte| byte.count_ones()).sum();
@@ -271,8 +272,8 @@ fn hourly(setting: &Setting) -> f64 {
 }
 
 fn measure_hours(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
-    let mut summary = super::of_sketch(super::SKETCH).build::<Key16>(setting)?;
+    let stream = Stream::<FiveTuples>::draw(setting, Mix::Trace)?;
+    let mut summary = super::of_sketch(super::SKETCH).build::<FiveTuples>(setting)?;
     let mut table = Table::new([
         "structure",
         "hour",
@@ -283,7 +284,7 @@ fn measure_hours(setting: &Setting) -> Result<Outcome, Failure> {
         "process_mb",
     ]);
     // The first touch of memory costs a page fault.
-    Loop::new(&stream.keys).feed(&mut summary, stream.keys.len());
+    Loop::<FiveTuples>::new(&stream.keys).feed(&mut summary, stream.keys.len());
     summary.next_epoch();
     let mut keys = stream.keys.iter().cycle();
     let mut batch = Batch::new();
@@ -378,8 +379,8 @@ fn correlation(xs: &[f64], ys: &[f64]) -> f64 {
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(["traffic", "rank", "packets"]);
     for (traffic, mix) in crate::experiment::stream::TRAFFIC {
-        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
-        let keys = stream.keys.iter().map(|key| number(key.canonical(Key16::SHORTEST))).collect();
+        let stream = Stream::<FiveTuples>::draw(setting, mix)?;
+        let keys = stream.keys.iter().map(|key| number(key.canonical(FiveTuples::BYTES))).collect();
         let mut sizes = Exact::count(keys).sorted_weights();
         sizes.reverse();
         let ranks = std::iter::successors(Some(1.0_f64), |rank| Some(rank * 10_f64.sqrt()));

@@ -25,6 +25,7 @@ use crate::experiment::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::structure::Structure;
 use crate::failure::Failure;
+use crate::keys::{FiveTuples, Keys};
 use crate::traffic::{Packet, Scene};
 
 /// The regulators in most figures, with one layer and with two.
@@ -191,10 +192,10 @@ fn run(
 ) -> Result<Vec<Flow>, Failure> {
     // A separate digest, so that lengths are independent of positions in the structures.
     let digester = Digester::new(Seed::number(setting.seed + 1), Isa::best());
-    let digester = digester.for_keys(Key16::SHORTEST);
+    let digester = digester.for_keys(FiveTuples::BYTES);
     let exact = Structure::new("exact", "linear-table").with([("buckets", BUCKETS)]);
-    let mut exact = exact.build::<Key16>(setting)?;
-    let built = structures.iter().map(|structure| structure.build::<Key16>(setting));
+    let mut exact = exact.build::<FiveTuples>(setting)?;
+    let built = structures.iter().map(|structure| structure.build::<FiveTuples>(setting));
     let mut built = built.collect::<Result<Vec<_>, _>>()?;
     let mut batch = Batch::new();
     pieces(setting, Mix::Zipf(SKEW), times * epochs(setting), |packets| {

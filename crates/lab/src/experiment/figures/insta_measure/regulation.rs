@@ -12,6 +12,7 @@ use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{FiveTuples, Keys};
 
 /// Figure 1: insertions behind one layer of counters.
 pub(crate) const FIG1: Experiment = Experiment {
@@ -110,7 +111,8 @@ fn build(name: &str, setting: &Setting) -> Result<Takes, Failure> {
 fn measure_regulation(setting: &Setting, names: &[&str]) -> Result<Outcome, Failure> {
     let mut structures =
         names.iter().map(|name| build(name, setting)).collect::<Result<Vec<_>, _>>()?;
-    let digester = Digester::new(Seed::number(setting.seed), Isa::best()).for_keys(Key16::SHORTEST);
+    let digester =
+        Digester::new(Seed::number(setting.seed), Isa::best()).for_keys(FiveTuples::BYTES);
     let mut table = Table::new(["structure", "time_s", "per_second", "percent"]);
     let mut through = vec![0_u64; structures.len()];
     let (mut packets, mut all) = (0_u64, 0_u64);

@@ -1,6 +1,5 @@
 //! Section IV-B: the flow table's load, and which flows it evicts.
 
-use flowgauge_core::key::{Key16, KeyKind};
 use flowgauge_core::summary::Answers;
 use flowgauge_core::terms::Measure;
 
@@ -13,6 +12,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::FiveTuples;
 
 pub(crate) const WSAF: Experiment = Experiment {
     name: "insta-measure/wsaf",
@@ -74,8 +74,12 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table =
         Table::new(["traffic", "entries", "load_percent", "held", "largest", "held_percent"]);
     for (traffic, mix) in TRAFFIC {
-        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
-        let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 1000 };
+        let stream = Stream::<FiveTuples>::draw(setting, mix)?;
+        let packets = RepeatedStream::<FiveTuples> {
+            keys: &stream.keys,
+            wire: &|_| FRAME_BYTES,
+            gap_ns: 1000,
+        };
         let length = TURNS * stream.keys.len();
         for entries in ENTRIES {
             let parameters = [("sketch", super::SKETCH), ("entries", entries)];
@@ -84,7 +88,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             let (mut held, mut taken, mut asked) = (0, 0, 0);
             for seed in 0..setting.rounds as u64 {
                 let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
-                let mut summary = structure.build::<Key16>(&setting)?;
+                let mut summary = structure.build::<FiveTuples>(&setting)?;
                 packets.feed(&mut *summary, 0..length);
                 summary.settle();
                 let named = named(summary.answers());

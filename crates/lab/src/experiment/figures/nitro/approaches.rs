@@ -1,6 +1,6 @@
 //! Table 1 and section 4.1: the approaches before NitroSketch, and its two strawmen.
 
-use flowgauge_core::key::{FlowKey, Key4, Key8, KeyKind};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::{Answers, Summary};
 use flowgauge_core::terms::Measure;
 
@@ -16,6 +16,7 @@ use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs, Sources};
 use crate::trial::THRESHOLD;
 
 /// Table 1: what each approach answers, and the effect of many flows.
@@ -135,18 +136,22 @@ fn measure_approaches(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for structure in approaches() {
         for (traffic, skew) in [(SKEWED, 1.5), (FLAT, 0.75)] {
-            let stream = Stream::<Key4>::draw(setting, Mix::Zipf(skew), KeyKind::SOURCE)?;
-            let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 25 };
+            let stream = Stream::<Sources>::draw(setting, Mix::Zipf(skew))?;
+            let packets = RepeatedStream::<Sources> {
+                keys: &stream.keys,
+                wire: &|_| FRAME_BYTES,
+                gap_ns: 25,
+            };
             let largest = packets.largest(Measure::Packets, stream.keys.len(), 100);
             let (mut errors, mut of_all) = (Vec::new(), Vec::new());
             let (mut untracked, mut answered) = (Vec::new(), 0.0);
             for seed in 0..setting.rounds as u64 {
                 let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
-                let mut summary = structure.build::<Key4>(&setting)?;
+                let mut summary = structure.build::<Sources>(&setting)?;
                 packets.feed(&mut *summary, 0..stream.keys.len());
                 summary.settle();
                 let answers = summary.answers();
-                let off = largest.errors::<Key4>(answers);
+                let off = largest.errors::<Sources>(answers);
                 of_all.push(100.0 * root_mean_square(&off) / largest.total);
                 let off = off.into_iter().zip(largest.sizes());
                 let relative: Vec<f64> = off.map(|(error, size)| 100.0 * error / size).collect();
@@ -334,9 +339,9 @@ fn strawmen() -> [Structure; 4] {
 }
 
 fn measure_strawmen(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let flows =
-        Exact::count(stream.keys.iter().map(|key| number(key.canonical(Key8::BYTES))).collect());
+        Exact::count(stream.keys.iter().map(|key| number(key.canonical(Pairs::BYTES))).collect());
     let least = THRESHOLD * flows.total() as f64;
     let heavy: Vec<_> = flows.iter().filter(|(_, packets)| *packets as f64 > least).collect();
     let mut table = Table::new([
@@ -358,15 +363,15 @@ fn measure_strawmen(setting: &Setting) -> Result<Outcome, Failure> {
     for seed in 0..rounds as u64 {
         let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
         rates(&mut Bare::new(), &stream.keys, &lengths, |at, _, rate| bare[at].push(rate));
-        let sketch = strawmen()[0].build::<Key8>(&setting)?;
+        let sketch = strawmen()[0].build::<Pairs>(&setting)?;
         let mut coin = Coin::new(ONE_IN, setting.seed, sketch);
         rates(&mut coin, &stream.keys, &lengths, |at, _, rate| coins[at].push(rate));
         memory.clear();
         for (structure, measured) in strawmen().iter().zip(&mut measured) {
-            let mut summary = structure.build::<Key8>(&setting)?;
+            let mut summary = structure.build::<Pairs>(&setting)?;
             memory.push(summary.memory_bytes());
             // The first touch of memory costs a page fault.
-            Loop::new(&stream.keys).feed(&mut summary, stream.keys.len());
+            Loop::<Pairs>::new(&stream.keys).feed(&mut summary, stream.keys.len());
             summary.clear();
             rates(&mut summary, &stream.keys, &lengths, |at, summary, rate| {
                 measured[at].0 += square(&**summary, &heavy, TURNS[at]);
@@ -402,7 +407,7 @@ fn measure_strawmen(setting: &Setting) -> Result<Outcome, Failure> {
 }
 
 /// Reports the state of a runner at each length, with the rate up to there in millions per second.
-fn rates<R: Runner<Key8>>(
+fn rates<R: Runner<Pairs>>(
     runner: &mut R,
     keys: &[Key8],
     lengths: &[usize],
@@ -419,7 +424,7 @@ fn rates<R: Runner<Key8>>(
 fn square(summary: &dyn Summary<Key8>, flows: &[(u128, u64)], turns: usize) -> f64 {
     let Some(sizes) = summary.answers().size() else { return f64::NAN };
     let square = |(key, packets): &(u128, u64)| {
-        let estimate = sizes.estimate(&key.to_be_bytes()[..Key8::BYTES]).by(Measure::Packets);
+        let estimate = sizes.estimate(&key.to_be_bytes()[..Pairs::BYTES]).by(Measure::Packets);
         let truth = (*packets * turns as u64) as f64;
         estimate.map_or(f64::NAN, |estimate| (estimate.value / truth - 1.0).powi(2))
     };

@@ -1,6 +1,6 @@
 //! Figure 3: speed and errors by number of flows.
 
-use flowgauge_core::key::{FlowKey, Key8, Key16, KeyKind};
+use flowgauge_core::key::{FlowKey, Key8, Key16};
 use flowgauge_core::summary::{Answers, Estimate, Summary};
 use flowgauge_core::terms::Measure;
 
@@ -16,6 +16,7 @@ use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{FiveTuples, Keys, Pairs};
 
 /// Figure 3a: speed by number of flows.
 pub(crate) const FIG3A: Experiment = Experiment {
@@ -84,7 +85,7 @@ const THEIRS: [&str; 4] = [
     "K-ary (5 %), hash by hash",
 ];
 
-fn theirs() -> [(&'static str, Box<dyn Runner<Key8>>); 4] {
+fn theirs() -> [(&'static str, Box<dyn Runner<Pairs>>); 4] {
     // 8 and 2.7 times the columns that an error of one column's share needs.
     let sketch = |kind, levels, columns| Box::new(Sketch::new(kind, levels, columns, Work::Heap));
     [
@@ -139,10 +140,10 @@ fn measure_flows(table: &mut Table, flows: usize, setting: &Setting) -> Result<(
     let every: Vec<Key8> = (1..=flows as u64).filter_map(key).collect();
     let mut random = fastrand::Rng::with_seed(setting.seed);
     let keys: Vec<Key8> = (0..setting.packets).map(|_| every[random.usize(0..flows)]).collect();
-    let mut runners: Vec<(String, Box<dyn Runner<Key8>>)> =
+    let mut runners: Vec<(String, Box<dyn Runner<Pairs>>)> =
         vec![(BARE.to_owned(), Box::new(Bare::new()))];
     for structure in structures(flows) {
-        let built = structure.build::<Key8>(setting)?;
+        let built = structure.build::<Pairs>(setting)?;
         runners.push((structure.label, Box::new(built)));
     }
     runners.extend(theirs().map(|(label, runner)| (label.to_owned(), runner)));
@@ -293,9 +294,9 @@ const FULL_QUARTERS: [usize; 6] = [0, 1, 2, 8, 32, 70];
 const PIECE: usize = 1 << 14;
 
 fn measure_errors(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
+    let stream = Stream::<FiveTuples>::draw(setting, Mix::Trace)?;
     let trace = Exact::count(
-        stream.keys.iter().map(|key| number(key.canonical(Key16::SHORTEST))).collect(),
+        stream.keys.iter().map(|key| number(key.canonical(FiveTuples::BYTES))).collect(),
     );
     let mut table = Table::new([
         "structure",
@@ -313,7 +314,7 @@ fn measure_errors(setting: &Setting) -> Result<Outcome, Failure> {
         let packets = stream.keys.len() + scanned;
         let entropy = entropy(packets as f64, logs(&trace));
         for structure in &structures {
-            let mut summary = structure.build::<Key16>(setting)?;
+            let mut summary = structure.build::<FiveTuples>(setting)?;
             feed(&mut summary, &stream.keys, scanned);
             let answers = summary.answers();
             let error = |estimate: Option<f64>, truth: f64| {
@@ -387,7 +388,7 @@ fn feed(summary: &mut Box<dyn Summary<Key16>>, keys: &[Key16], scanned: usize) {
         flows = until;
         if piece.len() >= PIECE || at + 1 == keys.len() {
             let packets = piece.len();
-            Loop::new(&piece).feed(summary, packets);
+            Loop::<FiveTuples>::new(&piece).feed(summary, packets);
             piece.clear();
         }
     }
@@ -465,12 +466,14 @@ mod tests {
         let key = |i: u32| Key16::from_canonical(&[&[10; 9][..], &i.to_be_bytes()].concat());
         let keys: Vec<Key16> = (0..1000).filter_map(key).collect();
         let table = Structure::new("", "linear-table");
-        let Ok(mut table) = table.build::<Key16>(&Setting::quick()) else { panic!("it is built") };
+        let Ok(mut table) = table.build::<FiveTuples>(&Setting::quick()) else {
+            panic!("it is built")
+        };
         feed(&mut table, &keys, 7777);
         let flows = table.answers().flows().map(Flows::len);
         assert_eq!(flows, Some(8777));
         let elastic = Structure::new("", "elastic-sketch").in_bytes(4 << 20);
-        let elastic = elastic.build::<Key16>(&Setting::quick());
+        let elastic = elastic.build::<FiveTuples>(&Setting::quick());
         let Ok(mut elastic) = elastic else { panic!("it is built") };
         feed(&mut elastic, &keys, 7777);
         let even = told_entropy(elastic.answers(), 8777.0);

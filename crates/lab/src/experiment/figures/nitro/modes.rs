@@ -1,7 +1,7 @@
 //! Section 4: how soon samples of NitroSketch's modes are accurate, and how modes adapt to load.
 
 use flowgauge_core::batch::Batch;
-use flowgauge_core::key::{FlowKey, Key8, KeyKind};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, Mark, linear, log};
@@ -13,6 +13,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs};
 
 /// Section 4: how long row samples take to become accurate.
 pub(crate) const CONVERGENCE: Experiment = Experiment {
@@ -128,16 +129,16 @@ fn measure_convergence(setting: &Setting) -> Result<Outcome, Failure> {
         "asked",
     ]);
     for (traffic, mix) in TRAFFIC {
-        let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
+        let stream = Stream::<Pairs>::draw(setting, mix)?;
         let of_rate =
-            |gap_ns| RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns };
+            |gap_ns| RepeatedStream::<Pairs> { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns };
         let largest = of_rate(0).largest_along(&lengths, FLOWS);
         for (structure, gap_ns) in converging() {
             let packets = of_rate(gap_ns);
             let mut errors = vec![Vec::new(); lengths.len()];
             for sample in 0..samples as u64 {
                 let setting = Setting { seed: setting.seed + sample, ..setting.clone() };
-                let mut summary = structure.build::<Key8>(&setting)?;
+                let mut summary = structure.build::<Pairs>(&setting)?;
                 let found = packets.errors_along(&mut *summary, &lengths, &largest);
                 for (errors, found) in errors.iter_mut().zip(found) {
                     errors.extend(found.into_iter().map(f64::abs));
@@ -321,7 +322,7 @@ fn measure_load(setting: &Setting) -> Result<Outcome, Failure> {
     let keys: Vec<Key8> =
         [1, 2].iter().filter_map(|byte| Key8::from_canonical(&[*byte; 8])).collect();
     for structure in adapting() {
-        let mut summary = structure.build::<Key8>(setting)?;
+        let mut summary = structure.build::<Pairs>(setting)?;
         let (mut batch, mut time_ns, mut said) = (Batch::new(), 1.0_f64, 0.0_f64);
         for (step, load) in STEPS.iter().enumerate() {
             let (mut updates, mut weight) = (0.0, 0.0);
@@ -333,7 +334,7 @@ fn measure_load(setting: &Setting) -> Result<Outcome, Failure> {
                     summary.ingest(&mut batch);
                 }
                 summary.settle();
-                let (sizes, key) = (summary.answers().size(), keys[0].canonical(Key8::SHORTEST));
+                let (sizes, key) = (summary.answers().size(), keys[0].canonical(Pairs::BYTES));
                 let size = sizes.and_then(|sizes| sizes.estimate(key).by(Measure::Packets));
                 let now = size.map_or(f64::NAN, |size| size.value);
                 if packet >= PACKETS / 2 && now > said {

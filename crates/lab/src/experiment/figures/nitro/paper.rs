@@ -10,6 +10,7 @@ use flowgauge_core::key::FlowKey;
 use crate::exact::number;
 use crate::experiment::latency::Runner;
 use crate::experiment::papers::{Heap, xxhash32};
+use crate::keys::Keys;
 
 /// Rows per sketch, and keys per heap.
 const ROWS: usize = 5;
@@ -36,7 +37,7 @@ pub(super) enum Kind {
 }
 
 /// A single sketch, or UnivMon: several over successively halved key sets.
-pub(super) struct Sketch<K> {
+pub(super) struct Sketch<K: Keys> {
     kind: Kind,
     work: Work,
     columns: usize,
@@ -44,15 +45,15 @@ pub(super) struct Sketch<K> {
     packets: usize,
 }
 
-impl<K: FlowKey> Sketch<K> {
+impl<K: Keys> Sketch<K> {
     /// A sketch with this many levels of this many columns.
     pub(super) fn new(kind: Kind, levels: usize, columns: usize, work: Work) -> Self {
         let level = |_| (vec![[0; ROWS]; columns], Heap::with_counters(TOP));
         Self { kind, work, columns, levels: (0..levels).map(level).collect(), packets: 0 }
     }
 
-    fn count(&mut self, key: K) {
-        let bytes = key.canonical(K::SHORTEST);
+    fn count(&mut self, key: K::Key) {
+        let bytes = key.canonical(K::BYTES);
         self.packets += 1;
         let depth = match self.levels.len() {
             1 => 0,
@@ -102,7 +103,7 @@ fn median(numbers: [i32; ROWS]) -> i32 {
     low.max(high.min(last))
 }
 
-impl<K: FlowKey> Runner<K> for Sketch<K> {
+impl<K: Keys> Runner<K> for Sketch<K> {
     fn begin(&mut self) {
         self.packets = 0;
         for (counters, heap) in &mut self.levels {
@@ -111,7 +112,7 @@ impl<K: FlowKey> Runner<K> for Sketch<K> {
         }
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         batch.keys().iter().for_each(|key| self.count(*key));
     }
 }
@@ -120,37 +121,37 @@ impl<K: FlowKey> Runner<K> for Sketch<K> {
 #[derive(Default)]
 pub(super) struct Plain(HashMap<u128, u64>);
 
-impl<K: FlowKey> Runner<K> for Plain {
+impl<K: Keys> Runner<K> for Plain {
     /// Flows stay: the figure measures a table that already knows them.
     fn begin(&mut self) {}
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         for key in batch.keys() {
-            *self.0.entry(number(key.canonical(K::SHORTEST))).or_default() += 1;
+            *self.0.entry(number(key.canonical(K::BYTES))).or_default() += 1;
         }
     }
 }
 
 /// A sampler that tosses a coin per packet, and on average passes on one in `one_in`.
-pub(super) struct Coin<R, K> {
+pub(super) struct Coin<R, K: Keys> {
     random: fastrand::Rng,
     one_in: u64,
-    sample: Batch<K>,
+    sample: Batch<K::Key>,
     behind: R,
 }
 
-impl<R, K: FlowKey> Coin<R, K> {
+impl<R, K: Keys> Coin<R, K> {
     pub(super) fn new(one_in: u64, seed: u64, behind: R) -> Self {
         Self { random: fastrand::Rng::with_seed(seed), one_in, sample: Batch::new(), behind }
     }
 }
 
-impl<R: Runner<K>, K: FlowKey> Runner<K> for Coin<R, K> {
+impl<R: Runner<K>, K: Keys> Runner<K> for Coin<R, K> {
     fn begin(&mut self) {
         self.behind.begin();
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         let least = u64::MAX / self.one_in;
         self.sample.clear();
         for (key, bytes) in batch.keys().iter().zip(batch.bytes()) {
@@ -173,6 +174,7 @@ mod tests {
     use flowgauge_core::key::Key8;
 
     use super::*;
+    use crate::keys::Pairs;
 
     fn fill(batch: &mut Batch<Key8>, packets: usize) {
         batch.clear();
@@ -186,7 +188,7 @@ mod tests {
 
     struct Count(usize);
 
-    impl Runner<Key8> for Count {
+    impl Runner<Pairs> for Count {
         fn begin(&mut self) {}
 
         fn take(&mut self, batch: &mut Batch<Key8>) {
@@ -219,7 +221,7 @@ mod tests {
     fn work_adds_up() {
         for kind in [Kind::CountMin, Kind::CountSketch, Kind::Kary] {
             for work in [Work::Hashes, Work::Counters, Work::Heap] {
-                let mut sketch = Sketch::<Key8>::new(kind, 3, 1000, work);
+                let mut sketch = Sketch::<Pairs>::new(kind, 3, 1000, work);
                 let mut batch = Batch::new();
                 fill(&mut batch, 200);
                 sketch.take(&mut batch);

@@ -3,7 +3,6 @@
 use std::hint::black_box;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 
 use super::paper::{Kind, Sketch, Work};
 use crate::experiment::chart::{Chart, Mark, linear};
@@ -16,6 +15,7 @@ use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Gain, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{FiveTuples, Keys};
 
 pub(crate) const TABLE2: Experiment = Experiment {
     name: "nitro/table2",
@@ -77,10 +77,10 @@ const KEYS: &str = "heavy keys";
 /// Only fills batches.
 struct Filling;
 
-impl<K: FlowKey> Runner<K> for Filling {
+impl<K: Keys> Runner<K> for Filling {
     fn begin(&mut self) {}
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         black_box(batch.keys());
     }
 }
@@ -108,14 +108,14 @@ fn pairs() -> [[Structure; 2]; 4] {
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
+    let stream = Stream::<FiveTuples>::draw(setting, Mix::Trace)?;
     let mut table = Table::new(["structure", "part", "ns", "percent"]);
     let mut limit = String::new();
     for [without, with] in pairs() {
-        let (mut without, label) = (without.build::<Key16>(setting)?, with.label.clone());
-        let mut with = with.build::<Key16>(setting)?;
+        let (mut without, label) = (without.build::<FiveTuples>(setting)?, with.label.clone());
+        let mut with = with.build::<FiveTuples>(setting)?;
         let (mut filling, mut bare) = (Filling, Bare::new());
-        let mut runners: [&mut dyn Runner<Key16>; 4] =
+        let mut runners: [&mut dyn Runner<FiveTuples>; 4] =
             [&mut filling, &mut bare, &mut without, &mut with];
         let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
         table.add_noise(noise(&times, setting.rounds));
@@ -126,11 +126,11 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             short(digested)
         );
     }
-    let work = |work| Sketch::<Key16>::new(Kind::CountSketch, 14, 10_000, work);
+    let work = |work| Sketch::<FiveTuples>::new(Kind::CountSketch, 14, 10_000, work);
     let mut sketches = [Work::Hashes, Work::Counters, Work::Heap].map(work);
     let mut filling = Filling;
-    let mut runners: Vec<&mut dyn Runner<Key16>> = vec![&mut filling];
-    runners.extend(sketches.iter_mut().map(|sketch| sketch as &mut dyn Runner<Key16>));
+    let mut runners: Vec<&mut dyn Runner<FiveTuples>> = vec![&mut filling];
+    runners.extend(sketches.iter_mut().map(|sketch| sketch as &mut dyn Runner<FiveTuples>));
     let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
     table.add_noise(noise(&times, setting.rounds));
     push(&mut table, THEIRS, [0, 1, 2, 3].map(|at| times[at].mean_ns));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{Key8, KeyKind};
+use flowgauge_core::key::Key8;
 use flowgauge_core::summary::concurrent::ConcurrentIngest;
 use flowgauge_synthetic::Profile;
 
@@ -20,6 +20,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::Pairs;
 use crate::traffic::Scene;
 use crate::trial::THRESHOLD;
 
@@ -115,10 +116,10 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 }
 
 /// Packets of this many flows with Zipf shares of this skew.
-fn draw(setting: &Setting, flows: u64, skew: f64) -> Result<Stream<Key8>, Failure> {
+fn draw(setting: &Setting, flows: u64, skew: f64) -> Result<Stream<Pairs>, Failure> {
     let profile = Profile::Zipf { flows, skew };
     let epochs = Scene::Plain.draw(profile, setting.packets as u64, THRESHOLD, setting.seed)?;
-    Ok(Stream::of(&epochs[0], KeyKind::PAIR, setting.seed))
+    Ok(Stream::of(&epochs[0], setting.seed))
 }
 
 /// Nanoseconds per packet, round by round: one worker with an ordinary summary, one with a
@@ -127,13 +128,13 @@ fn draw(setting: &Setting, flows: u64, skew: f64) -> Result<Stream<Key8>, Failur
 fn contest(
     structure: &Structure,
     setting: &Setting,
-    whole: &Stream<Key8>,
-    parts: &[Stream<Key8>],
+    whole: &Stream<Pairs>,
+    parts: &[Stream<Pairs>],
 ) -> Result<(Vec<[f64; 4]>, u64), Failure> {
-    let mut concurrent = structure.concurrent::<Key8>(setting)?;
+    let mut concurrent = structure.concurrent::<Pairs>(setting)?;
     let shape = structure.clone().with(concurrent.collect().parameters());
-    let mut alone = [shape.build::<Key8>(setting)?];
-    let mut each = [shape.build::<Key8>(setting)?, shape.build::<Key8>(setting)?];
+    let mut alone = [shape.build::<Pairs>(setting)?];
+    let mut each = [shape.build::<Pairs>(setting)?, shape.build::<Pairs>(setting)?];
     let concurrent: Arc<dyn ConcurrentIngest<Key8>> = concurrent.into();
     let mut one = [Arc::clone(&concurrent)];
     let mut both = [Arc::clone(&concurrent), concurrent];
@@ -148,12 +149,12 @@ fn contest(
             &mut |passes| run(&mut both, parts, passes),
         ],
     );
-    Ok((times, alone[0].untracked()))
+    Ok((times, alone[0].answers().untracked().packets))
 }
 
 /// Each runner processes its packets `passes` times, all at once.
-fn run<R: Runner<Key8>>(runners: &mut [R], streams: &[Stream<Key8>], passes: usize) -> Together {
-    let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key8>);
+fn run<R: Runner<Pairs>>(runners: &mut [R], streams: &[Stream<Pairs>], passes: usize) -> Together {
+    let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Pairs>);
     together(runners.zip(streams), BATCH_PACKETS, passes)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog::ALGORITHMS;
-use flowgauge_core::key::{Key8, KeyKind};
+use flowgauge_core::key::Key8;
 use flowgauge_core::summary::Merge;
 
 use super::{LEAST_NS, WORKERS};
@@ -21,6 +21,7 @@ use crate::experiment::table::{Row, Table, row, short};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::Pairs;
 
 pub(crate) const SEPARATE: Experiment = Experiment {
     name: "scaling/separate",
@@ -70,14 +71,14 @@ const ARITHMETIC_NS: f64 = 5.0;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let crew = Crew::new(WORKERS);
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let (apart, dealt) = (stream.split(WORKERS), stream.deal(WORKERS, BATCH_PACKETS));
     let larger = apart.iter().map(|part| part.keys.len()).max().unwrap_or(0) as f64
         / stream.keys.len() as f64;
     let keys: Vec<Key8> = stream.keys.iter().take(PASS).copied().collect();
     let start = Stream { elements: vec![0; keys.len()], keys };
     let least_ns = ARITHMETIC_NS * setting.packets as f64;
-    let multiply = || Ok(Box::new(Arithmetic) as Box<dyn Runner<Key8>>);
+    let multiply = || Ok(Box::new(Arithmetic) as Box<dyn Runner<Pairs>>);
     let halves = shared(start.deal(WORKERS, BATCH_PACKETS));
     let mut arithmetic = Both::new(&crew, multiply, &shared([start]), &halves, least_ns)?;
     let (whole, apart, dealt) = (shared([stream]), shared(apart), shared(dealt));
@@ -101,7 +102,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         }
     }
     let uniform = Setting { packets: 4 * setting.packets, ..setting.clone() };
-    let stream = Stream::<Key8>::draw(&uniform, Mix::Zipf(0.0), KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(&uniform, Mix::Zipf(0.0))?;
     let (name, parts) = ("linear-table", shared(stream.split(WORKERS)));
     let build = of_structure(name, 128 << 20, setting);
     let least_ns = LEAST_NS * uniform.packets as f64;
@@ -160,7 +161,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 
 fn of_structure(name: &'static str, bytes: usize, setting: &Setting) -> impl Fn() -> Built {
     let structure = Structure::new(name, name).in_bytes(bytes);
-    move || Ok(Box::new(structure.build::<Key8>(setting)?))
+    move || Ok(Box::new(structure.build::<Pairs>(setting)?))
 }
 
 fn judge(table: &Table) -> Verdict {
@@ -214,7 +215,7 @@ const STEPS: u64 = 8;
 /// Multiplications for each packet, without reading it.
 struct Arithmetic;
 
-impl Runner<Key8> for Arithmetic {
+impl Runner<Pairs> for Arithmetic {
     fn begin(&mut self) {}
 
     fn take(&mut self, batch: &mut Batch<Key8>) {
@@ -226,17 +227,17 @@ impl Runner<Key8> for Arithmetic {
     }
 }
 
-type Built = Result<Box<dyn Runner<Key8>>, Failure>;
-type Shared = Arc<Stream<Key8>>;
+type Built = Result<Box<dyn Runner<Pairs>>, Failure>;
+type Shared = Arc<Stream<Pairs>>;
 
 /// Streams shared with workers.
-fn shared(streams: impl IntoIterator<Item = Stream<Key8>>) -> Vec<Shared> {
+fn shared(streams: impl IntoIterator<Item = Stream<Pairs>>) -> Vec<Shared> {
     streams.into_iter().map(Arc::new).collect()
 }
 
 /// Workers with their packets.
 struct Side {
-    runners: Vec<Box<dyn Runner<Key8>>>,
+    runners: Vec<Box<dyn Runner<Pairs>>>,
     streams: Vec<Shared>,
     passes: usize,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
+use flowgauge_core::key::{CanonicalKey, KeyKind};
 use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Report;
@@ -20,6 +20,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs};
 use crate::traffic::{Packet, Scene};
 
 pub(crate) const UPDATES: Experiment = Experiment {
@@ -76,7 +77,7 @@ fn config(name: &str, parameters: &[(&str, u64)], workers: usize) -> Config {
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let epochs = setting.epochs(Mix::Trace, Scene::Plain)?;
-    setting.needs(Mix::Trace, Key8::BYTES)?;
+    setting.needs(Mix::Trace, Pairs::BYTES)?;
     let packets = epochs.first().map_or(&[][..], Vec::as_slice);
     let (recording, numbered) = (Recording::of(packets), Numbered::of(packets));
     let mut table = Table::new([

@@ -1,7 +1,7 @@
 //! Figures 1 and 2, and section 3: latency and accuracy of structures by size.
 
 use flowgauge_core::batch::Batch;
-use flowgauge_core::key::{FlowKey, Key8, KeyKind};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::{
@@ -20,6 +20,7 @@ use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs};
 use crate::machine::zeroed;
 use crate::traffic::Scene;
 
@@ -273,7 +274,7 @@ const ROWS: usize = 3;
 const BY_BYTE: &str = "Count-Min for each byte";
 
 fn measure_hierarchy(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let mut table = super::table(["size_mb"]);
     for bytes in setting.sizes(super::LEAST) {
         let contenders = vec![
@@ -323,7 +324,7 @@ impl Hierarchy {
 
     /// The counter indices of a key.
     fn places(&self, key: Key8) -> [usize; LEVELS * ROWS] {
-        let bytes = key.canonical(Key8::SHORTEST);
+        let bytes = key.canonical(Pairs::BYTES);
         std::array::from_fn(|place| {
             let hash = xxhash32(&bytes[..=place / ROWS], place as u32) as usize;
             place * self.columns + (hash & (self.columns - 1))
@@ -331,7 +332,7 @@ impl Hierarchy {
     }
 }
 
-impl Runner<Key8> for Hierarchy {
+impl Runner<Pairs> for Hierarchy {
     fn begin(&mut self) {
         self.counters.fill(0);
     }
@@ -448,7 +449,7 @@ fn measure_arrays(setting: &Setting) -> Result<Outcome, Failure> {
         for seed in 0..seeds as u64 {
             let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
             let packets = setting.epochs(mix, Scene::Plain)?;
-            let exam = Exam::<Key8>::new(&setting, mix, Scene::Plain, KeyKind::PAIR, &packets)?;
+            let exam = Exam::<Pairs>::new(&setting, mix, Scene::Plain, &packets)?;
             for (slots, scores) in SLOTS.into_iter().zip(&mut scores) {
                 for (structure, (precisions, recalls)) in arrays(slots).iter().zip(scores) {
                     let score = exam.score(structure, "heavy-hitters")?.unwrap_or_default();

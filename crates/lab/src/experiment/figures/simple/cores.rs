@@ -7,7 +7,6 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use flowgauge_core::batch::Batch;
-use flowgauge_core::key::{FlowKey, Key8, KeyKind};
 use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
 
 use super::BATCH;
@@ -22,6 +21,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs};
 use crate::machine::thread_seconds;
 
 /// Figure 8: one array for all cores, or one per core.
@@ -62,16 +62,16 @@ const SHARED: &str = "shared, compare-and-swap";
 const ADDED: &str = "shared, atomic add";
 
 fn measure_sharing(setting: &Setting) -> Result<Outcome, Failure> {
-    let parts = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?.split(CORES);
+    let parts = Stream::<Pairs>::draw(setting, Mix::Trace)?.split(CORES);
     let mut table = Table::new(["how", "size_mb"].into_iter().chain(COLUMNS));
     for bytes in setting.sizes(1 << 10) {
         let array = |cell: usize| {
             let parameters = [("columns", bytes / cell), ("candidates", 0)];
             Structure::new("array", "count-array").with(parameters)
         };
-        let own = || array(size_of::<u32>()).build::<Key8>(setting);
+        let own = || array(size_of::<u32>()).build::<Pairs>(setting);
         let swapped = Swapped::new(bytes / size_of::<u32>());
-        let added: Arc<_> = array(size_of::<u64>()).concurrent::<Key8>(setting)?.into();
+        let added: Arc<_> = array(size_of::<u64>()).concurrent::<Pairs>(setting)?.into();
         let times = [
             (SEPARATE, race(&mut [own()?, own()?], &parts, setting.rounds)),
             (SHARED, race(&mut [swapped.clone(), swapped], &parts, setting.rounds)),
@@ -142,15 +142,15 @@ impl Swapped {
     /// An array of this many counters.
     fn new(counters: usize) -> Self {
         let array = (0..counters).map(|_| AtomicU32::new(0)).collect();
-        Self { digester: Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES), array }
+        Self { digester: Digester::new(Seed::number(1), Isa::best()).for_keys(Pairs::BYTES), array }
     }
 }
 
-impl<K: FlowKey> Runner<K> for Swapped {
+impl<K: Keys> Runner<K> for Swapped {
     /// Joins the epoch that the other threads are in.
     fn begin(&mut self) {}
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         batch.digest(&self.digester);
         let mask = self.array.len() - 1;
         let place = |digest: &u64| *digest as usize & mask;
@@ -166,9 +166,9 @@ impl<K: FlowKey> Runner<K> for Swapped {
 }
 
 /// The latency on all cores together.
-fn race<R: Runner<Key8>>(runners: &mut [R], parts: &[Stream<Key8>], rounds: usize) -> Latency {
+fn race<R: Runner<Pairs>>(runners: &mut [R], parts: &[Stream<Pairs>], rounds: usize) -> Latency {
     let mut run = || {
-        let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key8>);
+        let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Pairs>);
         together(runners.zip(parts), BATCH, PASSES)
     };
     // The first pass touches memory for the first time.
@@ -248,11 +248,11 @@ fn bandwidth() -> f64 {
 }
 
 fn measure_merging(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let mut table =
         Table::new(["structure", "of", "percent", "percent_spread", "megabytes", "gigabytes_s"]);
     for structure in structures() {
-        let build = || structure.build::<Key8>(setting);
+        let build = || structure.build::<Pairs>(setting);
         let mut parts = (0..MERGED_CORES).map(|_| build()).collect::<Result<Vec<_>, _>>()?;
         let mut batch = flowgauge_core::batch::Batch::new();
         for part in &mut parts {

@@ -1,7 +1,5 @@
 //! Figures 6 and 7: the size of entries, and values next to their keys or apart.
 
-use flowgauge_core::key::{Key8, KeyKind};
-
 use super::padded::{Engine, PADDINGS, entry_bytes};
 use super::{Contender, HEAP, INLINE, INLINE_ARRAY, LINEAR, Rule};
 use crate::experiment::chart::{Chart, linear};
@@ -13,6 +11,7 @@ use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::Pairs;
 
 /// Figure 6: the size of an entry.
 pub(crate) const FIG6: Experiment = Experiment {
@@ -38,7 +37,7 @@ pub(crate) const FIG6: Experiment = Experiment {
 };
 
 fn measure_entries(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let mut table = super::table(["entry_bytes"]);
     for padding in PADDINGS {
         let bytes = super::LARGE;
@@ -61,7 +60,7 @@ fn measure_entries(setting: &Setting) -> Result<Outcome, Failure> {
 }
 
 /// The paper's array, table and heap with `PAYLOAD` more bytes per entry.
-fn of_padding<const PAYLOAD: usize>(bytes: usize) -> Vec<Contender<Key8>> {
+fn of_padding<const PAYLOAD: usize>(bytes: usize) -> Vec<Contender<Pairs>> {
     vec![
         Contender::inline::<PAYLOAD>(INLINE_ARRAY, Rule::Overwriting, bytes),
         Contender::inline::<PAYLOAD>(INLINE, Rule::Linear, bytes),
@@ -158,7 +157,7 @@ const AT_175: [&str; 4] = [
 const BYTES: usize = 44;
 
 /// Both of the paper's layouts with `PAYLOAD` more bytes per entry.
-fn both_layouts<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<Key8>> {
+fn both_layouts<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<Pairs>> {
     let label = |layout: &str| format!("{layout}, skew {skew}");
     vec![
         Contender::inline::<PAYLOAD>(&label(BESIDE), Rule::Linear, bytes),
@@ -169,7 +168,7 @@ fn both_layouts<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<
 fn measure_layouts(setting: &Setting) -> Result<Outcome, Failure> {
     let mut all = Table::new(["layout", "entry_bytes"].into_iter().chain(COLUMNS));
     for skew in SKEWS {
-        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::PAIR)?;
+        let stream = Stream::<Pairs>::draw(setting, Mix::Zipf(skew))?;
         let bytes = BYTES * setting.packets;
         let mut table = super::table(["entry_bytes"]);
         for padding in PADDINGS {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::thread;
 
-use flowgauge_core::key::{FlowKey, Key8, KeyKind};
+use flowgauge_core::key::Key8;
 
 use super::paper::Traced;
 use super::{
@@ -22,6 +22,7 @@ use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs};
 use crate::machine::cache_sizes;
 
 /// Memory accesses of structures by size, in a simulation of the paper's caches.
@@ -89,17 +90,17 @@ const LINES_BY_SIZE: Chart = Chart {
 const SIZES: [usize; 7] = [1 << 16, 1 << 18, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
 
 /// The paper's structures with known positions, in `bytes` bytes.
-fn structures(bytes: usize, packets: usize) -> [(&'static str, Box<dyn Traced<Key8>>); 4] {
+fn structures(bytes: usize, packets: usize) -> [(&'static str, Box<dyn Traced<Pairs>>); 4] {
     [
-        (INLINE, Box::new(Inline::<Key8, 0>::new(Rule::Linear, bytes))),
-        (INLINE_ARRAY, Box::new(Inline::<Key8, 0>::new(Rule::Overwriting, bytes))),
-        (SET_ARRAY, Box::new(Rows::<Key8, 1>::new(bytes, packets))),
-        (SET_COUNT_MIN, Box::new(Rows::<Key8, 3>::new(bytes, packets))),
+        (INLINE, Box::new(Inline::<Pairs, 0>::new(Rule::Linear, bytes))),
+        (INLINE_ARRAY, Box::new(Inline::<Pairs, 0>::new(Rule::Overwriting, bytes))),
+        (SET_ARRAY, Box::new(Rows::<Pairs, 1>::new(bytes, packets))),
+        (SET_COUNT_MIN, Box::new(Rows::<Pairs, 3>::new(bytes, packets))),
     ]
 }
 
 fn measure_lines(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let mut table = Table::new([
         "structure",
         "size_mb",
@@ -200,9 +201,9 @@ impl Lines {
 
 /// Feeds the keys to a structure twice, clearing it before each time. Returns the lines touched the
 /// second time, in caches of these bytes and ways.
-fn lines<K: FlowKey>(
+fn lines<K: Keys>(
     structure: &mut dyn Traced<K>,
-    keys: &[K],
+    keys: &[K::Key],
     caches: &[(usize, usize)],
 ) -> Lines {
     let levels = caches.len();
@@ -341,7 +342,7 @@ const PAUSE_NS: f64 = 5_000.0;
 
 fn measure_cache(setting: &Setting) -> Result<Outcome, Failure> {
     let beside_them: Vec<(usize, usize)> = (0..=7).map(|power| (1, 1 << (20 + power))).collect();
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     race_beside(setting, &stream, Antagonist::Random, &NAMES, &beside_them)
 }
 
@@ -349,7 +350,7 @@ fn measure_memory(setting: &Setting) -> Result<Outcome, Failure> {
     // One more would take CPU time from the measured thread.
     let threads = 0..cores().min(MOST_THREADS + 1);
     let beside_them: Vec<(usize, usize)> = threads.map(|count| (count, STREAM_BYTES)).collect();
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let mut outcome =
         race_beside(setting, &stream, Antagonist::Stream, &BESIDE_MEMORY, &beside_them)?;
     simulate(&mut outcome, &stream.keys);
@@ -363,18 +364,18 @@ fn cores() -> usize {
 /// The latencies of these structures beside this many threads with `bytes` bytes each.
 fn race_beside(
     setting: &Setting,
-    stream: &Stream<Key8>,
+    stream: &Stream<Pairs>,
     antagonist: Antagonist,
     names: &[&'static str],
     beside_them: &[(usize, usize)],
 ) -> Result<Outcome, Failure> {
     let mut table =
         Table::new(["structure", "antagonists", "antagonist_mb"].into_iter().chain(COLUMNS));
-    let contenders = names.iter().map(|name| Contender::<Key8>::named(name, BYTES, setting));
+    let contenders = names.iter().map(|name| Contender::<Pairs>::named(name, BYTES, setting));
     let mut contenders = contenders.collect::<Result<Vec<_>, _>>()?;
     let mut bare = Bare::new();
-    let mut runners: Vec<&mut dyn Runner<Key8>> = vec![&mut bare];
-    runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<Key8>));
+    let mut runners: Vec<&mut dyn Runner<Pairs>> = vec![&mut bare];
+    runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<Pairs>));
     // Latencies by round, thread beside and runner: all threads beside take turns in each round.
     let mut rounds = Vec::new();
     for _ in 0..setting.rounds {
@@ -443,7 +444,7 @@ fn simulate(outcome: &mut Outcome, keys: &[Key8]) {
         sizes => sizes,
     };
     let lines = |rule: Rule, caches: &[(usize, usize)]| {
-        lines(&mut Inline::<Key8, 0>::new(rule, BYTES), keys, caches).beyond_l2()
+        lines(&mut Inline::<Pairs, 0>::new(rule, BYTES), keys, caches).beyond_l2()
     };
     let alone = |name: &str| {
         let means = outcome.table.numbers("structure", name, "mean_ns");
@@ -579,6 +580,8 @@ fn judge_memory(table: &Table) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_core::key::FlowKey;
+
     use super::*;
 
     /// Repeating keys fit into the first level; too many keys come from beyond.
@@ -586,7 +589,7 @@ mod tests {
     fn lines_are_found_where_they_fit() {
         let key = |number: u64| Key8::from_canonical(&number.to_be_bytes());
         let few: Vec<Key8> = (0..20_000).filter_map(|i| key(i % 50)).collect();
-        let mut table = Inline::<Key8, 0>::new(Rule::Linear, 1 << 20);
+        let mut table = Inline::<Pairs, 0>::new(Rule::Linear, 1 << 20);
         let near = lines(&mut table, &few, &XEON);
         assert!((table.load().unwrap_or(0.0) - 50.0 / 32_768.0).abs() < 1e-9);
         assert!((1.0..1.1).contains(&near.entries), "{}", near.entries);
@@ -595,11 +598,11 @@ mod tests {
 
         // A full table is searched to the end.
         let many: Vec<Key8> = (0..20_000).filter_map(key).collect();
-        let mut full = Inline::<Key8, 0>::new(Rule::Linear, 1 << 14);
+        let mut full = Inline::<Pairs, 0>::new(Rule::Linear, 1 << 14);
         assert!(lines(&mut full, &many, &XEON).entries > 100.0 && full.load() == Some(1.0));
 
         // Three rows are three accesses each.
-        let mut rows = Rows::<Key8, 3>::new(1 << 20, 1000);
+        let mut rows = Rows::<Pairs, 3>::new(1 << 20, 1000);
         assert!((lines(&mut rows, &many, &XEON).entries - 3.0).abs() < 1e-9);
     }
 }

@@ -17,8 +17,6 @@ pub(super) use memory::{CACHE, FIG9A, FIG9B};
 pub(super) use workloads::{FIG3, FIG3C, FIG4, FIG5};
 pub(super) use zero_loss::ZERO_LOSS;
 
-use flowgauge_core::key::{Extract, FlowKey, Key8, KeyKind};
-
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{self, BARE, Bare, COLUMNS, Runner};
 use crate::experiment::papers::Heap;
@@ -30,6 +28,7 @@ use crate::experiment::table::Table;
 use crate::experiment::verdict::Gain;
 use crate::experiment::{Preset, epoch};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs};
 use crate::traffic::Scene;
 use padded::Engine;
 use paper::{Apart, Inline, Rows, Rule};
@@ -110,13 +109,13 @@ const SKEWED: Preset = Preset::of(
 const LEAST: usize = 1 << 16;
 
 /// A measured runner, and a structure with the same answers, if any.
-struct Contender<K> {
+struct Contender<K: Keys> {
     label: String,
     runner: Box<dyn Runner<K>>,
     answers: Option<Structure>,
 }
 
-impl<K: FlowKey> Contender<K> {
+impl<K: Keys> Contender<K> {
     fn of(structure: Structure, setting: &Setting) -> Result<Self, Failure> {
         let runner = Box::new(structure.build::<K>(setting)?);
         Ok(Self { label: structure.label.clone(), runner, answers: Some(structure) })
@@ -186,7 +185,7 @@ impl<K: FlowKey> Contender<K> {
     }
 }
 
-impl Contender<Key8> {
+impl Contender<Pairs> {
     /// A table of the engine in `bytes` bytes, with `padding` bytes for each flow. Its accuracy is
     /// not measured.
     fn padded(
@@ -197,7 +196,8 @@ impl Contender<Key8> {
         setting: &Setting,
     ) -> Result<Self, Failure> {
         let structure = Structure::new(label, engine.name()).in_bytes(bytes);
-        let table = structure.build_by(setting, |options| engine.padded(padding, options))?;
+        let table =
+            structure.build_by::<Pairs>(setting, |options| engine.padded(padding, options))?;
         Ok(Self { label: label.to_owned(), runner: Box::new(table), answers: None })
     }
 }
@@ -210,7 +210,7 @@ fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
 
 /// Measures these contenders, and their accuracy if a task is given. Adds a row for each and one
 /// for the bare loop; `at` fills the table's own columns.
-fn measure<K: FlowKey + Extract<8>>(
+fn measure<K: Keys>(
     table: &mut Table,
     at: &[f64],
     mut contenders: Vec<Contender<K>>,
@@ -245,8 +245,8 @@ fn measure<K: FlowKey + Extract<8>>(
 /// Measures structures of each size over the pairs of a trace, and how well they find heavy ones.
 fn heavy_pairs_by_size(names: &[&str], setting: &Setting) -> Result<Table, Failure> {
     let packets = setting.epochs(Mix::Trace, Scene::Plain)?;
-    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::PAIR, &packets)?;
-    let stream = Stream::of(&packets[0], KeyKind::PAIR, setting.seed);
+    let exam = Exam::<Pairs>::new(setting, Mix::Trace, Scene::Plain, &packets)?;
+    let stream = Stream::of(&packets[0], setting.seed);
     let mut table = table(["size_mb"]);
     for bytes in setting.sizes(LEAST) {
         let contenders = names.iter().map(|name| Contender::named(name, bytes, setting));

@@ -215,10 +215,10 @@ mod tests {
             let bytes = |(engine, parameters): (Engine, &[(&str, &str)])| {
                 engine.padded(padding, &options(parameters)).unwrap().memory_bytes()
             };
-            let entry = (8 + 12 + padding).next_multiple_of(8);
+            let entry = 8 + 12 + padding;
             assert_eq!(bytes(TABLES[0]), 4096 * 4 + 3072 * entry);
             assert_eq!(bytes(TABLES[1]), 4096 * entry + 3072 * 4);
-            assert_eq!(bytes(TABLES[2]), 4096 * (8 + 8) + 3072 * (4 + 12 + padding));
+            assert_eq!(bytes(TABLES[2]), 4096 * (8 + 4) + 3072 * (4 + 12 + padding));
         }
     }
 

@@ -10,6 +10,7 @@ use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
 
 use crate::experiment::latency::Runner;
 use crate::experiment::papers::xxhash32;
+use crate::keys::Keys;
 use crate::machine::zeroed;
 use crate::trial::THRESHOLD;
 
@@ -19,17 +20,23 @@ const PROBES: usize = 128;
 /// Maximum moves to insert an entry.
 const MOVES: usize = 64;
 
-/// A key with a 12-byte counter and `PAYLOAD` bytes of its latest packet; free if it has no
-/// packets.
+/// A key with its value, in whole machine words; free if it has no packets.
 #[derive(Clone, Copy, Zeroable)]
+#[repr(align(8))]
 struct Entry<K, const PAYLOAD: usize> {
     key: K,
+    value: Value<PAYLOAD>,
+}
+
+/// A 12-byte counter and `PAYLOAD` bytes of the latest packet.
+#[derive(Clone, Copy, Zeroable)]
+struct Value<const PAYLOAD: usize> {
     packets: u32,
     bytes: [u32; 2],
     payload: [u8; PAYLOAD],
 }
 
-impl<K: FlowKey, const PAYLOAD: usize> Entry<K, PAYLOAD> {
+impl<const PAYLOAD: usize> Value<PAYLOAD> {
     fn add(&mut self, bytes: u64) {
         self.packets += 1;
         let sum = u64::from(self.bytes[0]) | u64::from(self.bytes[1]) << 32;
@@ -51,20 +58,20 @@ pub(super) enum Rule {
 }
 
 /// Entries of key and value in a power of two of buckets.
-pub(super) struct Inline<K, const PAYLOAD: usize> {
+pub(super) struct Inline<K: Keys, const PAYLOAD: usize> {
     rule: Rule,
     digester: Digester,
-    entries: Zeroed<Entry<K, PAYLOAD>>,
+    entries: Zeroed<Entry<K::Key, PAYLOAD>>,
     random: fastrand::Rng,
     untracked: u64,
 }
 
-impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
+impl<K: Keys, const PAYLOAD: usize> Inline<K, PAYLOAD> {
     /// As many buckets as fit into `bytes`, a power of two.
     pub(super) fn new(rule: Rule, bytes: usize) -> Self {
         Self {
             rule,
-            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
+            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::BYTES),
             entries: zeroed(Self::buckets(bytes)),
             random: fastrand::Rng::with_seed(1),
             untracked: 0,
@@ -73,11 +80,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
 
     /// The number of buckets in `bytes` bytes.
     pub(super) fn buckets(bytes: usize) -> usize {
-        1 << (bytes / size_of::<Entry<K, PAYLOAD>>()).max(8).ilog2()
-    }
-
-    fn free() -> Entry<K, PAYLOAD> {
-        Entry { key: K::zeroed(), packets: 0, bytes: [0; 2], payload: [0; PAYLOAD] }
+        1 << (bytes / size_of::<Entry<K::Key, PAYLOAD>>()).max(8).ilog2()
     }
 
     /// Both groups of a digest, identical if there is no choice.
@@ -91,13 +94,13 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
         }
     }
 
-    fn count(&mut self, key: K, digest: u64, bytes: u64) {
+    fn count(&mut self, key: K::Key, digest: u64, bytes: u64) {
         let [home, other] = self.groups(digest);
         let entry = match self.rule {
             Rule::Overwriting => {
                 let entry = &mut self.entries[home];
                 if entry.key != key {
-                    *entry = Entry { key, ..Self::free() };
+                    *entry = Entry { key, value: Value::zeroed() };
                 }
                 Some(home)
             }
@@ -109,33 +112,33 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
             }
         };
         match entry {
-            Some(at) => self.entries[at].add(bytes),
+            Some(at) => self.entries[at].value.add(bytes),
             None => self.untracked += 1,
         }
     }
 
-    fn probe(&mut self, key: K, home: usize) -> Option<usize> {
+    fn probe(&mut self, key: K::Key, home: usize) -> Option<usize> {
         let mask = self.entries.len() - 1;
         let at = (home..home + PROBES).map(|at| at & mask).find(|at| {
             let entry = &self.entries[*at];
-            entry.packets == 0 || entry.key == key
+            entry.value.packets == 0 || entry.key == key
         })?;
         self.entries[at].key = key;
         Some(at)
     }
 
-    fn find(&self, key: K, group: usize, slots: usize) -> Option<usize> {
+    fn find(&self, key: K::Key, group: usize, slots: usize) -> Option<usize> {
         (group..group + slots).find(|at| {
             let entry = &self.entries[*at];
-            entry.packets > 0 && entry.key == key
+            entry.value.packets > 0 && entry.key == key
         })
     }
 
     /// A bucket for a new key: a free one in its groups, or one whose entry moves to its other
     /// group.
-    fn insert(&mut self, key: K, groups: [usize; 2], slots: usize) -> usize {
-        let free = |entries: &[Entry<K, PAYLOAD>], group: usize| {
-            (group..group + slots).find(|at| entries[*at].packets == 0)
+    fn insert(&mut self, key: K::Key, groups: [usize; 2], slots: usize) -> usize {
+        let free = |entries: &[Entry<K::Key, PAYLOAD>], group: usize| {
+            (group..group + slots).find(|at| entries[*at].value.packets == 0)
         };
         for group in groups {
             if let Some(at) = free(&self.entries, group) {
@@ -144,7 +147,8 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
             }
         }
         let at = groups[0] + self.random.usize(0..slots);
-        let mut moved = std::mem::replace(&mut self.entries[at], Entry { key, ..Self::free() });
+        let mut moved =
+            std::mem::replace(&mut self.entries[at], Entry { key, value: Value::zeroed() });
         let mut from = groups[0];
         for _ in 0..MOVES {
             let [one, two] = self.groups(moved.key.digest(&self.digester));
@@ -160,18 +164,18 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
             moved = std::mem::replace(&mut self.entries[place], moved);
             from = to;
         }
-        self.untracked += u64::from(moved.packets);
+        self.untracked += u64::from(moved.value.packets);
         at
     }
 }
 
-impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Inline<K, PAYLOAD> {
+impl<K: Keys, const PAYLOAD: usize> Runner<K> for Inline<K, PAYLOAD> {
     fn begin(&mut self) {
-        self.entries.fill(Self::free());
+        self.entries.fill(Entry::zeroed());
         self.untracked = 0;
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         batch.digest(&self.digester);
         for digest in batch.digests() {
             let [home, other] = self.groups(*digest);
@@ -191,27 +195,27 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Inline<K, PAYLOAD> {
 }
 
 /// Reports which bytes of its memory a packet touches.
-pub(super) trait Traced<K: FlowKey>: Runner<K> {
+pub(super) trait Traced<K: Keys>: Runner<K> {
     /// Bytes of memory.
     fn memory_bytes(&self) -> usize;
     /// The load factor; `None` if keys do not occupy entries.
     fn load(&self) -> Option<f64>;
     /// Processes a packet, and reports the first byte and length of each entry it reads.
-    fn trace(&mut self, key: K, touch: &mut dyn FnMut(usize, usize));
+    fn trace(&mut self, key: K::Key, touch: &mut dyn FnMut(usize, usize));
 }
 
 /// For linear tables and overwriting arrays.
-impl<K: FlowKey, const PAYLOAD: usize> Traced<K> for Inline<K, PAYLOAD> {
+impl<K: Keys, const PAYLOAD: usize> Traced<K> for Inline<K, PAYLOAD> {
     fn memory_bytes(&self) -> usize {
         self.entries.memory_bytes()
     }
 
     fn load(&self) -> Option<f64> {
-        let held = self.entries.iter().filter(|entry| entry.packets > 0).count();
+        let held = self.entries.iter().filter(|entry| entry.value.packets > 0).count();
         Some(held as f64 / self.entries.len() as f64)
     }
 
-    fn trace(&mut self, key: K, touch: &mut dyn FnMut(usize, usize)) {
+    fn trace(&mut self, key: K::Key, touch: &mut dyn FnMut(usize, usize)) {
         let mask = self.entries.len() - 1;
         let digest = key.digest(&self.digester);
         let [home, _] = self.groups(digest);
@@ -222,14 +226,14 @@ impl<K: FlowKey, const PAYLOAD: usize> Traced<K> for Inline<K, PAYLOAD> {
             },
             _ => 1,
         };
-        let bytes = size_of::<Entry<K, PAYLOAD>>();
+        let bytes = size_of::<Entry<K::Key, PAYLOAD>>();
         (home..home + buckets).for_each(|at| touch((at & mask) * bytes, bytes));
         self.count(key, digest, 64);
     }
 }
 
 /// Counters need not be counted: a packet's accesses depend only on its key.
-impl<K: FlowKey, const ROWS: usize> Traced<K> for Rows<K, ROWS> {
+impl<K: Keys, const ROWS: usize> Traced<K> for Rows<K, ROWS> {
     fn memory_bytes(&self) -> usize {
         self.counters.memory_bytes()
     }
@@ -238,27 +242,27 @@ impl<K: FlowKey, const ROWS: usize> Traced<K> for Rows<K, ROWS> {
         None
     }
 
-    fn trace(&mut self, key: K, touch: &mut dyn FnMut(usize, usize)) {
+    fn trace(&mut self, key: K::Key, touch: &mut dyn FnMut(usize, usize)) {
         self.places(&key).into_iter().for_each(|place| touch(4 * place, 4));
     }
 }
 
 /// A linear table with buckets of a key and a pointer to its value. Values are in order of arrival.
-pub(super) struct Apart<K, const PAYLOAD: usize> {
+pub(super) struct Apart<K: Keys, const PAYLOAD: usize> {
     digester: Digester,
     /// Keys with the number of their value plus one; 0 is free.
-    buckets: Zeroed<(K, u64)>,
-    values: Zeroed<Entry<(), PAYLOAD>>,
+    buckets: Zeroed<(K::Key, u64)>,
+    values: Zeroed<Value<PAYLOAD>>,
     /// Number of values.
     held: usize,
     untracked: u64,
 }
 
-impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
+impl<K: Keys, const PAYLOAD: usize> Apart<K, PAYLOAD> {
     /// A table with this many buckets (a power of two), each of which may have a value.
     pub(super) fn new(buckets: usize) -> Self {
         Self {
-            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
+            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::BYTES),
             buckets: zeroed(buckets),
             values: zeroed(buckets),
             held: 0,
@@ -266,17 +270,17 @@ impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
         }
     }
 
-    fn count(&mut self, key: K, digest: u64, bytes: u64) {
+    fn count(&mut self, key: K::Key, digest: u64, bytes: u64) {
         let mask = self.buckets.len() - 1;
         let home = digest as usize & mask;
-        let free = |(have, number): &(K, u64)| *number == 0 || *have == key;
+        let free = |(have, number): &(K::Key, u64)| *number == 0 || *have == key;
         let at = (home..home + PROBES).map(|at| at & mask).find(|at| free(&self.buckets[*at]));
         let Some(at) = at else {
             self.untracked += 1;
             return;
         };
         if self.buckets[at].1 == 0 {
-            self.values[self.held] = Entry::zeroed();
+            self.values[self.held] = Value::zeroed();
             self.held += 1;
             self.buckets[at] = (key, self.held as u64);
         }
@@ -287,14 +291,14 @@ impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
     }
 }
 
-impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Apart<K, PAYLOAD> {
+impl<K: Keys, const PAYLOAD: usize> Runner<K> for Apart<K, PAYLOAD> {
     fn begin(&mut self) {
-        self.buckets.fill((K::zeroed(), 0));
+        self.buckets.fill((K::Key::zeroed(), 0));
         self.held = 0;
         self.untracked = 0;
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         batch.digest(&self.digester);
         let mask = self.buckets.len() - 1;
         for digest in batch.digests() {
@@ -312,7 +316,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Apart<K, PAYLOAD> {
 
 /// Rows of counters, each with its own hash, and a set of keys that exceed the threshold in all
 /// rows. The count array has one row, Count-Min three.
-pub(super) struct Rows<K: FlowKey, const ROWS: usize> {
+pub(super) struct Rows<K: Keys, const ROWS: usize> {
     counters: Zeroed<[u32; ROWS]>,
     columns: usize,
     threshold: u32,
@@ -320,7 +324,7 @@ pub(super) struct Rows<K: FlowKey, const ROWS: usize> {
     keys: std::marker::PhantomData<K>,
 }
 
-impl<K: FlowKey, const ROWS: usize> Rows<K, ROWS> {
+impl<K: Keys, const ROWS: usize> Rows<K, ROWS> {
     /// As many counters as fit into `bytes`, with a power of two per row. A key is heavy with a
     /// thousandth of `packets`.
     pub(super) fn new(bytes: usize, packets: usize) -> Self {
@@ -336,21 +340,21 @@ impl<K: FlowKey, const ROWS: usize> Rows<K, ROWS> {
     }
 
     /// The counter indices of a key, by row; each row is contiguous.
-    fn places(&self, key: &K) -> [usize; ROWS] {
-        let bytes = key.canonical(K::SHORTEST);
+    fn places(&self, key: &K::Key) -> [usize; ROWS] {
+        let bytes = key.canonical(K::BYTES);
         std::array::from_fn(|row| {
             row * self.columns + (xxhash32(bytes, row as u32) as usize & (self.columns - 1))
         })
     }
 }
 
-impl<K: FlowKey, const ROWS: usize> Runner<K> for Rows<K, ROWS> {
+impl<K: Keys, const ROWS: usize> Runner<K> for Rows<K, ROWS> {
     fn begin(&mut self) {
         self.counters.fill([0; ROWS]);
         self.heavy.clear();
     }
 
-    fn take(&mut self, batch: &mut Batch<K>) {
+    fn take(&mut self, batch: &mut Batch<K::Key>) {
         let mut places = [[0; ROWS]; super::BATCH];
         for keys in batch.keys().chunks(super::BATCH) {
             for (key, places) in keys.iter().zip(&mut places) {
@@ -367,7 +371,7 @@ impl<K: FlowKey, const ROWS: usize> Runner<K> for Rows<K, ROWS> {
                     least = least.min(counters[place]);
                 }
                 if least == self.threshold {
-                    self.heavy.insert(crate::exact::number(key.canonical(K::SHORTEST)));
+                    self.heavy.insert(crate::exact::number(key.canonical(K::BYTES)));
                 }
             }
         }
@@ -379,6 +383,7 @@ mod tests {
     use flowgauge_core::key::Key8;
 
     use super::*;
+    use crate::keys::Pairs;
 
     fn fill(batch: &mut Batch<Key8>, numbers: impl Iterator<Item = u64>) {
         batch.clear();
@@ -393,7 +398,7 @@ mod tests {
     #[test]
     fn tables_are_exact_where_they_have_room() {
         for rule in [Rule::Linear, Rule::Cuckoo(1), Rule::Cuckoo(4)] {
-            let mut table = Inline::<Key8, 12>::new(rule, 1 << 17);
+            let mut table = Inline::<Pairs, 12>::new(rule, 1 << 17);
             let (mut batch, mut truth) = (Batch::new(), [0; 700]);
             table.begin();
             for round in 0..300 {
@@ -403,13 +408,14 @@ mod tests {
                 table.take(&mut batch);
             }
             assert_eq!(table.untracked(), 0);
-            let held: Vec<_> = table.entries.iter().filter(|entry| entry.packets > 0).collect();
+            let held: Vec<_> =
+                table.entries.iter().filter(|entry| entry.value.packets > 0).collect();
             assert_eq!(held.len(), truth.iter().filter(|count| **count > 0).count());
             for entry in held {
                 let mut number = [0; 8];
                 number.copy_from_slice(entry.key.canonical(8));
-                assert_eq!(entry.packets, truth[u64::from_be_bytes(number) as usize]);
-                assert_eq!(entry.bytes, [64 * entry.packets, 0]);
+                assert_eq!(entry.value.packets, truth[u64::from_be_bytes(number) as usize]);
+                assert_eq!(entry.value.bytes, [64 * entry.value.packets, 0]);
             }
         }
     }
@@ -417,10 +423,10 @@ mod tests {
     #[test]
     fn packets_without_room_are_counted() {
         let mut batch = Batch::new();
-        let mut runners: [Box<dyn Runner<Key8>>; 3] = [
-            Box::new(Inline::<Key8, 0>::new(Rule::Linear, 1 << 12)),
-            Box::new(Inline::<Key8, 0>::new(Rule::Cuckoo(4), 1 << 12)),
-            Box::new(Apart::<Key8, 0>::new(1 << 8)),
+        let mut runners: [Box<dyn Runner<Pairs>>; 3] = [
+            Box::new(Inline::<Pairs, 0>::new(Rule::Linear, 1 << 12)),
+            Box::new(Inline::<Pairs, 0>::new(Rule::Cuckoo(4), 1 << 12)),
+            Box::new(Apart::<Pairs, 0>::new(1 << 8)),
         ];
         for runner in &mut runners {
             runner.begin();
@@ -436,7 +442,7 @@ mod tests {
 
     #[test]
     fn heavy_keys_are_set_apart() {
-        let mut rows = Rows::<Key8, 3>::new(1 << 16, 20_000);
+        let mut rows = Rows::<Pairs, 3>::new(1 << 16, 20_000);
         let mut batch = Batch::new();
         for round in 0..100 {
             fill(&mut batch, (0..200).map(|i| if i < 20 { 7 } else { 1000 + 200 * round + i }));

@@ -1,7 +1,5 @@
 //! Figures 3, 4 and 5: skewed traffic, superspreaders and changes.
 
-use flowgauge_core::key::{Key4, Key8, KeyKind};
-
 use super::{
     ARRAY, COUNT_MIN, CUCKOO_1, CUCKOO_4, Contender, HEAP, INLINE, INLINE_ARRAY, LINEAR,
     OVERWRITING, SET_ARRAY, SET_COUNT_MIN, SPACE_SAVING, STATEFUL,
@@ -16,6 +14,7 @@ use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Pairs, Sources};
 use crate::traffic::Scene;
 
 /// Figures 3a and 3b: the skew of the traffic.
@@ -75,7 +74,7 @@ fn measure_skews(setting: &Setting) -> Result<Outcome, Failure> {
     // Tails of tables that do not fit the cache differ from round to round.
     let setting = &Setting { rounds: 4 * setting.rounds, ..setting.clone() };
     for skew in SKEWS {
-        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::PAIR)?;
+        let stream = Stream::<Pairs>::draw(setting, Mix::Zipf(skew))?;
         let names = [
             ARRAY,
             COUNT_MIN,
@@ -155,7 +154,7 @@ fn judge_skews(table: &Table) -> Verdict {
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
     let mut all = Table::new(["traffic", "size_mb"].into_iter().chain(COLUMNS));
     for skew in SKEWS {
-        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::PAIR)?;
+        let stream = Stream::<Pairs>::draw(setting, Mix::Zipf(skew))?;
         let mut table = super::table(["size_mb"]);
         for bytes in setting.sizes(1 << 14) {
             let contenders = vec![Contender::named(super::PLAIN, bytes, setting)?];
@@ -244,8 +243,8 @@ const LEAST: usize = 1 << 20;
 
 fn measure_spreaders(setting: &Setting) -> Result<Outcome, Failure> {
     let packets = setting.epochs(Mix::Trace, Scene::Spread)?;
-    let exam = Exam::<Key4>::new(setting, Mix::Trace, Scene::Spread, KeyKind::SOURCE, &packets)?;
-    let stream = Stream::of(&packets[0], KeyKind::SOURCE, setting.seed);
+    let exam = Exam::<Sources>::new(setting, Mix::Trace, Scene::Spread, &packets)?;
+    let stream = Stream::of(&packets[0], setting.seed);
     let mut table = super::table(["size_mb"]);
     for bytes in setting.sizes(LEAST) {
         let state = [("state", "distinct")];
@@ -329,9 +328,9 @@ pub(crate) const FIG5: Experiment = Experiment {
 
 fn measure_changes(setting: &Setting) -> Result<Outcome, Failure> {
     let packets = setting.epochs(Mix::Trace, Scene::Changes)?;
-    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Changes, KeyKind::PAIR, &packets)?;
+    let exam = Exam::<Pairs>::new(setting, Mix::Trace, Scene::Changes, &packets)?;
     let last = packets.last().map_or(&[][..], Vec::as_slice);
-    let stream = Stream::of(last, KeyKind::PAIR, setting.seed);
+    let stream = Stream::of(last, setting.seed);
     let mut table = super::table(["size_mb"]);
     for bytes in setting.sizes(1 << 18) {
         let state = [("state", "ewma")];

@@ -1,7 +1,6 @@
 //! The zero-loss rate: the rate at which the figures' latencies are measured.
 
 use flowgauge_core::batch::Batch;
-use flowgauge_core::key::{FlowKey, Key8, KeyKind};
 use flowgauge_kernel::cycles;
 
 use super::{
@@ -16,6 +15,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs};
 use crate::machine::ns_per_cycle;
 
 pub(crate) const ZERO_LOSS: Experiment = Experiment {
@@ -68,12 +68,12 @@ const WITHOUT_LOSS: &str = "without loss";
 const BY_MEAN: &str = "by the mean latency";
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
-    let contenders = NAMES.iter().map(|name| Contender::<Key8>::named(name, BYTES, setting));
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
+    let contenders = NAMES.iter().map(|name| Contender::<Pairs>::named(name, BYTES, setting));
     let mut contenders = contenders.collect::<Result<Vec<_>, _>>()?;
     let mut bare = Bare::new();
-    let mut runners: Vec<&mut dyn Runner<Key8>> = vec![&mut bare];
-    runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<Key8>));
+    let mut runners: Vec<&mut dyn Runner<Pairs>> = vec![&mut bare];
+    runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<Pairs>));
     let times = race(&mut runners, &stream, BATCH, setting.rounds);
     let mut table = Table::new(["structure", "rate", "mpps"]);
     table.add_noise(latency::noise(&times, setting.rounds));
@@ -91,7 +91,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 
 /// The smallest gap between packets without a loss, in nanoseconds: between half and six times
 /// `mean_ns`.
-fn search(runner: &mut dyn Runner<Key8>, stream: &Stream<Key8>, mean_ns: f64) -> f64 {
+fn search(runner: &mut dyn Runner<Pairs>, stream: &Stream<Pairs>, mean_ns: f64) -> f64 {
     let (mut lossy, mut fine) = (0.5 * mean_ns, 6.0 * mean_ns);
     for _ in 0..STEPS {
         let gap = (lossy * fine).sqrt();
@@ -105,7 +105,7 @@ fn search(runner: &mut dyn Runner<Key8>, stream: &Stream<Key8>, mean_ns: f64) ->
 }
 
 /// Whether the queue never overflows with a packet every `gap_ns` nanoseconds.
-fn is_lossless<K: FlowKey>(runner: &mut dyn Runner<K>, stream: &Stream<K>, gap_ns: f64) -> bool {
+fn is_lossless<K: Keys>(runner: &mut dyn Runner<K>, stream: &Stream<K>, gap_ns: f64) -> bool {
     let mut batch = Batch::new();
     let rate = ns_per_cycle() / gap_ns;
     let queue = (QUEUE_NS / gap_ns) as usize;

@@ -1,6 +1,6 @@
 //! UnivMon and hierarchies (section VII): structures of several sketches behind Skipper.
 
-use flowgauge_core::key::{FlowKey, Key4, Key8, KeyKind};
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::Answers;
 use flowgauge_core::terms::Measure;
 
@@ -14,6 +14,7 @@ use crate::experiment::table::{Cell, Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::{Keys, Pairs, Sources};
 use crate::machine::thread_seconds;
 
 /// UnivMon with a sample before each level.
@@ -85,14 +86,15 @@ fn univmons() -> [Structure; 4] {
 }
 
 fn measure_univmon(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let flows =
-        Exact::count(stream.keys.iter().map(|key| number(key.canonical(Key8::SHORTEST))).collect());
+        Exact::count(stream.keys.iter().map(|key| number(key.canonical(Pairs::BYTES))).collect());
     let total = stream.keys.len() as f64;
     let logs: f64 = flows.iter().map(|(_, packets)| packets as f64 * (packets as f64).log2()).sum();
     // A repeated stream has the same flows and the same entropy.
     let (count, entropy) = (flows.len() as f64, total.log2() - logs / total);
-    let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: GAP_NS };
+    let packets =
+        RepeatedStream::<Pairs> { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: GAP_NS };
     let lengths = super::lengths(setting);
     let mut table = Table::new([
         "structure",
@@ -111,7 +113,7 @@ fn measure_univmon(setting: &Setting) -> Result<Outcome, Failure> {
         let seeds = super::rounds(setting);
         for seed in 0..seeds as u64 {
             let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
-            let mut summary = structure.build::<Key8>(&setting)?;
+            let mut summary = structure.build::<Pairs>(&setting)?;
             let (mut fed, mut seconds) = (0, 0.0);
             for (at, length) in lengths.iter().enumerate() {
                 let start = thread_seconds();
@@ -278,9 +280,9 @@ fn lengths(setting: &Setting) -> Vec<usize> {
 }
 
 /// The largest prefixes of each length in bytes.
-fn largest(keys: &[Key4]) -> Vec<(Prefix, u64)> {
+fn largest(keys: &[Key8]) -> Vec<(Prefix, u64)> {
     let exact =
-        Exact::count(keys.iter().map(|key| number(key.canonical(Key4::SHORTEST))).collect());
+        Exact::count(keys.iter().map(|key| number(key.canonical(Sources::BYTES))).collect());
     let mut largest = Vec::new();
     for bits in [8, 16, 24, 32] {
         let mask = !(u128::MAX >> bits);
@@ -304,7 +306,7 @@ fn errors(answers: &dyn Answers, prefixes: &[(Prefix, u64)]) -> Vec<f64> {
     let error = |(prefix, total): &(Prefix, u64)| {
         let node = nodes.iter().position(|(bits, _)| *bits == prefix.bits)?;
         let key = prefix.address.to_be_bytes();
-        Some((told.estimate(node, &key[..Key4::SHORTEST]).value - *total as f64).abs())
+        Some((told.estimate(node, &key[..Sources::BYTES]).value - *total as f64).abs())
     };
     prefixes.iter().filter_map(error).collect()
 }
@@ -322,14 +324,15 @@ fn measure_hierarchies(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for structure in hierarchies() {
         for (traffic, mix) in TRAFFIC {
-            let stream = Stream::<Key4>::draw(setting, mix, KeyKind::SOURCE)?;
-            let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
+            let stream = Stream::<Sources>::draw(setting, mix)?;
+            let packets =
+                RepeatedStream::<Sources> { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
             let prefixes = lengths.iter().map(|length| largest(&stream.keys[..*length]));
             let prefixes: Vec<_> = prefixes.collect();
             let mut off = vec![Vec::new(); lengths.len()];
             for sample in 0..samples as u64 {
                 let setting = Setting { seed: setting.seed + sample, ..setting.clone() };
-                let mut summary = structure.build::<Key4>(&setting)?;
+                let mut summary = structure.build::<Sources>(&setting)?;
                 let mut fed = 0;
                 for ((length, prefixes), off) in lengths.iter().zip(&prefixes).zip(&mut off) {
                     packets.feed(&mut *summary, fed..*length);

@@ -1,7 +1,5 @@
 //! Figures 2 and 3: speed and error on arrival, by stream length and by configured error.
 
-use flowgauge_core::key::{Key8, KeyKind};
-
 use super::{ACCELERATED, EPSILON, HEAP};
 use crate::experiment::chart::{linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner};
@@ -13,6 +11,7 @@ use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::Pairs;
 
 /// Figure 2: speed by stream length, and by error.
 pub(crate) const FIG2: Experiment = Experiment {
@@ -42,7 +41,7 @@ pub(crate) const FIG2: Experiment = Experiment {
 const SPEED_DELTA: f64 = 0.0001;
 
 fn measure_speed(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let lengths = super::lengths(setting);
     let mut table = Table::new(["structure", "length_packets", "epsilon", "mpps", "mpps_spread"]);
     let structures = super::structures(EPSILON, SPEED_DELTA);
@@ -92,13 +91,13 @@ fn labels(structures: &[Structure]) -> impl Iterator<Item = &str> {
 fn race(
     structures: &[Structure],
     setting: &Setting,
-    stream: &Stream<Key8>,
+    stream: &Stream<Pairs>,
     lengths: &[usize],
     rounds: usize,
 ) -> Result<Vec<Vec<[f64; 2]>>, Failure> {
-    let mut runners: Vec<Box<dyn Runner<Key8>>> = vec![Box::new(Bare::new())];
+    let mut runners: Vec<Box<dyn Runner<Pairs>>> = vec![Box::new(Bare::new())];
     for structure in structures {
-        runners.push(Box::new(structure.build::<Key8>(setting)?));
+        runners.push(Box::new(structure.build::<Pairs>(setting)?));
     }
     let mut rates = vec![vec![Vec::new(); lengths.len()]; runners.len()];
     for _ in 0..rounds {
@@ -221,7 +220,7 @@ const SIMILAR: f64 = 1.1;
 const LESS: f64 = 0.97;
 
 fn measure_error(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
+    let stream = Stream::<Pairs>::draw(setting, Mix::Trace)?;
     let lengths = super::lengths(setting);
     let arrivals = Arrivals::draw(&stream.keys, &lengths, ASKED, setting.seed);
     let mut table = Table::new([
@@ -268,15 +267,15 @@ fn errors(
     epsilon: f64,
     seeds: usize,
     setting: &Setting,
-    stream: &Stream<Key8>,
-    arrivals: &Arrivals<Key8>,
+    stream: &Stream<Pairs>,
+    arrivals: &Arrivals<Pairs>,
 ) -> Result<Vec<(String, Errors)>, Failure> {
     let lengths = super::lengths(setting);
     let error = |(label, structure, absent): (String, Structure, Absent)| {
         let mut squares = vec![Vec::new(); lengths.len()];
         for seed in 0..seeds as u64 {
             let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
-            let mut summary = structure.build::<Key8>(&setting)?;
+            let mut summary = structure.build::<Pairs>(&setting)?;
             let sums =
                 arrivals.squares(&mut summary, |s| s.answers(), absent, &stream.keys, &lengths);
             for ((squares, sum), length) in

@@ -1,6 +1,5 @@
 //! Sections III and VII: errors of samples by stream length, relative to L2, and by bytes.
 
-use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, Mark, linear, log};
@@ -12,6 +11,7 @@ use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome, Preset};
 use crate::failure::Failure;
+use crate::keys::Pairs;
 
 /// Section III: samples of a fixed share need traffic to converge, Skipper's do not.
 pub(crate) const CONVERGENCE: Experiment = Experiment {
@@ -103,13 +103,14 @@ fn measure_convergence(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for structure in of_packets() {
         for (traffic, mix) in TRAFFIC {
-            let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
-            let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
+            let stream = Stream::<Pairs>::draw(setting, mix)?;
+            let packets =
+                RepeatedStream::<Pairs> { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
             let largest = packets.largest_along(&lengths, FLOWS);
             let mut errors = vec![Vec::new(); lengths.len()];
             for sample in 0..samples as u64 {
                 let setting = Setting { seed: setting.seed + sample, ..setting.clone() };
-                let mut summary = structure.build::<Key8>(&setting)?;
+                let mut summary = structure.build::<Pairs>(&setting)?;
                 let found = packets.errors_along(&mut *summary, &lengths, &largest);
                 for (errors, found) in errors.iter_mut().zip(found) {
                     errors.extend(found.into_iter().map(f64::abs));
@@ -264,13 +265,14 @@ fn measure_l2(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for structure in sketches() {
         for (traffic, mix) in TRAFFIC {
-            let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
-            let packets = RepeatedStream { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
+            let stream = Stream::<Pairs>::draw(setting, mix)?;
+            let packets =
+                RepeatedStream::<Pairs> { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
             let mut errors = vec![Vec::new(); lengths.len()];
             let largest = packets.largest_along(&lengths, L2_FLOWS);
             for seed in 0..seeds as u64 {
                 let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
-                let mut summary = structure.build::<Key8>(&setting)?;
+                let mut summary = structure.build::<Pairs>(&setting)?;
                 let found = packets.errors_along(&mut *summary, &lengths, &largest);
                 for (errors, found) in errors.iter_mut().zip(found) {
                     errors.push(found);
@@ -407,18 +409,19 @@ fn measure_weighted(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(["sample", "traffic", "kind", "lengths", "unit_bytes"]);
     for structure in of_bytes() {
         for (traffic, mix) in TRAFFIC {
-            let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
+            let stream = Stream::<Pairs>::draw(setting, mix)?;
             for (name, lengths) in LENGTHS {
                 let wire = |packet| length(lengths, packet);
-                let packets = RepeatedStream { keys: &stream.keys, wire: &wire, gap_ns: 0 };
+                let packets =
+                    RepeatedStream::<Pairs> { keys: &stream.keys, wire: &wire, gap_ns: 0 };
                 let largest = packets.largest(Measure::Bytes, stream.keys.len(), WEIGHTED_FLOWS);
                 let mut errors = Vec::new();
                 for sample in 0..samples as u64 {
                     let setting = Setting { seed: setting.seed + sample, ..setting.clone() };
-                    let mut summary = structure.build::<Key8>(&setting)?;
+                    let mut summary = structure.build::<Pairs>(&setting)?;
                     packets.feed(&mut *summary, 0..stream.keys.len());
                     summary.settle();
-                    let of_sample = largest.errors::<Key8>(summary.answers()).into_iter();
+                    let of_sample = largest.errors::<Pairs>(summary.answers()).into_iter();
                     errors.extend(of_sample.zip(largest.sizes()).map(|(e, size)| e / size.sqrt()));
                 }
                 let kind = structure.label.as_str();
