@@ -80,15 +80,26 @@ impl Place {
         kept
     }
 
-    /// Packets in all snapshots of a measurement.
-    fn queried(&self, measurement: &str) -> u64 {
-        let data = self.path("data");
-        let query = ["query", &data, "--measurement", measurement, "--format", "json"];
-        let answer = Command::new(BINARY).args(query).output().unwrap();
+    /// The report of a query with these arguments.
+    fn query(&self, of: &[&str]) -> Value {
+        let seed = self.path("data/seed");
+        let query = ["query", "--seed-file", &seed, "--format", "json"];
+        let answer = Command::new(BINARY).args(query).args(of).output().unwrap();
         let (out, err) = (text(&answer.stdout), text(&answer.stderr));
         assert!(answer.status.success(), "{err}");
-        let report: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
-        report["account"]["keyed"].as_u64().unwrap()
+        serde_json::from_str(out.lines().next().unwrap()).unwrap()
+    }
+
+    /// Packets in all snapshots of a measurement.
+    fn queried(&self, measurement: &str) -> u64 {
+        keyed(&self.query(&[&self.path("data"), "--measurement", measurement]))
+    }
+
+    /// The epochs that were reported.
+    fn reported(&self) -> Vec<Value> {
+        let mut lines = self.lines();
+        lines.retain(|line| line["type"] == "epoch");
+        lines
     }
 
     /// The lines of the reports, each of which must be whole.
@@ -97,6 +108,11 @@ impl Place {
         let all: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
         all.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
+}
+
+/// The packets of a report.
+fn keyed(report: &Value) -> u64 {
+    report["account"]["keyed"].as_u64().unwrap()
 }
 
 /// The files below a folder with this extension.
@@ -168,23 +184,32 @@ fn epochs_kept_before_a_kill_are_whole_and_named_once() {
         let ids: BTreeSet<_> = kept.iter().collect();
         assert_eq!(ids.len(), kept.len(), "an epoch is named twice");
     }
-    // The next one mends what was torn, and all that was kept adds up.
+    // The next one mends what was torn, and keeps all that it reports.
+    let there = (place.kept().len(), place.reported().len());
     let running = place.start();
-    let there = place.kept().len();
-    wait("no epoch", || place.kept().len() > there + 4);
+    wait("no epoch", || place.kept().len() > there.0 + 4);
     let ended = running.end("TERM");
     assert!(ended.status.success(), "{}", text(&ended.stderr));
     assert!(files(&place.0.join("data"), "part").is_empty());
-    let reported = |measurement: &str| -> u64 {
-        let lines = place.lines();
-        let of = |line: &&Value| line["measurement"] == measurement && line["type"] == "epoch";
-        lines.iter().filter(of).map(|line| line["account"]["keyed"].as_u64().unwrap()).sum()
-    };
+    let reported = place.reported();
+    assert_eq!(place.kept().len() - there.0, reported.len() - there.1);
+    // What was kept says what was reported, and adds up.
     for measurement in ["flows", "hosts"] {
-        let (kept, reported) = (place.queried(measurement), reported(measurement));
-        // Either may have been ahead by an epoch or two, of 2,000 packets each, when a kill came.
-        let most = 4_000 * kills;
-        assert!(kept > 0 && kept.abs_diff(reported) <= most, "{kept} {reported}");
+        let (mut all, mut ahead) = (0, 0);
+        for file in files(&place.0.join("data/journal").join(measurement), "fgs") {
+            let kept = place.query(&[&file.display().to_string()]);
+            let same = |line: &&Value| {
+                line["measurement"] == measurement
+                    && ["start", "epoch"].iter().all(|field| line[field] == kept[field])
+            };
+            let told: Vec<_> = reported.iter().filter(same).map(keyed).collect();
+            assert!(told.is_empty() || told.contains(&keyed(&kept)), "{told:?} {kept}");
+            all += keyed(&kept);
+            ahead += u64::from(told.is_empty());
+        }
+        assert_eq!(place.queried(measurement), all);
+        // A kill came when the journal was ahead, by an epoch or two.
+        assert!(all > 0 && ahead <= 2 * kills, "{ahead} epochs were not reported");
     }
 }
 
