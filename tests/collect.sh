@@ -24,7 +24,7 @@ agent: { name: $1, data: $folder/$1/data, seed: $folder/$2 }
 sources: [{ replay: $folder/$1.pcap }]
 measurements:
   flows: { epoch: 1s, tasks: [top, entropy], memory: 8MiB, top: 20 }
-  hosts: { key: source, epoch: 2s, algorithm: count-min, tasks: [top], memory: 128KiB }
+  hosts: { key: source, epoch: 2s, algorithm: count-min, tasks: [top], memory: 256KiB }
 sinks:
   kafka: { brokers: ['127.0.0.1:$port'], topic: network, what: [report, snapshot] }
 END

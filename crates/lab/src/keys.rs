@@ -2,8 +2,8 @@
 
 use flowgauge_core::key::{Extract, FlowKey, Key8, Key16, KeyKind};
 
-/// A kind of keys of IPv4 packets. Keys of several kinds share a type of core: the kind tells their
-/// length, at compile time.
+/// A kind of keys of IPv4 packets. Several kinds share a key type of `core`; the kind also fixes
+/// their length.
 pub(crate) trait Keys: Clone + Send + 'static {
     type Key: FlowKey + Extract<8>;
     const KIND: KeyKind;

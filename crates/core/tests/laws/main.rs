@@ -36,7 +36,7 @@ fn build<K: FlowKey>(info: &Info, options: &Options) -> Option<Box<dyn Summary<K
     }
 }
 
-/// Runs `law` for every algorithm and every number of words; each algorithm must accept at least one.
+/// Runs `law` for every algorithm with keys of every type; each algorithm must accept some.
 macro_rules! for_all {
     ($law:ident) => {
         for info in ALGORITHMS {

@@ -20,7 +20,7 @@ use crate::zipf::Zipf;
 
 const SEEDS: u64 = 32;
 
-/// The key of a number, of so many bytes: neighbours differ in one byte, as addresses of a network do.
+/// The key of a number: neighbours differ in one byte, as addresses of a network do.
 fn key<const BYTES: usize>(number: u32) -> Key8 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
