@@ -124,7 +124,7 @@ impl<L: ByHand> Contestant for Plain<L> {
     }
 }
 
-/// The keys of a batch, each as a word: allocators align a column to one.
+/// The keys of a batch as words: the allocator aligns a column of this size to 8 bytes.
 #[inline(always)]
 fn words(batch: &Batch<Key8>) -> &[u64] {
     bytemuck::cast_slice(batch.keys())
