@@ -390,7 +390,7 @@ impl WithHeaders for Read<'_> {
             }
             let common = frames.part(taken..other);
             let free = &mut block.columns.tuples[block.len..];
-            let v4 = V4 { headers, inner }.read_all(common.bytes(), free, |tuple| *tuple);
+            let v4 = V4 { headers, inner }.read_tuples(block.isa, common.bytes(), free);
             block.extend(&common.wires()[..v4], &common.times_ns()[..v4]);
             taken += v4;
             if taken == other && v4 > 0 {

@@ -5,6 +5,8 @@
 //! the caller's columns. The loop is a [`WithHeaders`]; [`Isa::with_headers`] runs it, compiled
 //! once per instruction set.
 
+use bytemuck::{Pod, Zeroable};
+
 use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::Level;
@@ -49,8 +51,13 @@ impl<const N: usize> Tuple<N> {
     }
 }
 
+// SAFETY: there is no padding, and any bytes are valid.
+unsafe impl Zeroable for Tuple<8> {}
+// SAFETY: as above.
+unsafe impl Pod for Tuple<8> {}
+
 /// Bytes of Ethernet, IPv4 and both ports.
-const V4_BYTES: usize = 14 + 20 + 4;
+pub(crate) const V4_BYTES: usize = 14 + 20 + 4;
 /// Bytes of Ethernet, IPv6 and both ports.
 const V6_BYTES: usize = 14 + 40 + 4;
 
@@ -84,12 +91,6 @@ const UDP: u8 = 17;
 pub trait ReadHeaders: Copy {
     /// The five-tuple of a common IPv4 packet.
     fn v4(self, frame: &[u8]) -> Option<Tuple<8>>;
-    /// The five-tuples of two frames that are both common IPv4 packets.
-    #[inline(always)]
-    fn v4_pair(self, frames: [&[u8]; 2]) -> Option<[Tuple<8>; 2]> {
-        let [one, other] = frames;
-        Some([self.v4(one)?, self.v4(other)?])
-    }
     /// The five-tuple of a common IPv6 packet.
     fn v6(self, frame: &[u8]) -> Option<Tuple<32>>;
 }
@@ -181,12 +182,42 @@ fn tuple<const N: usize>(head: &[u8], at: usize, protocol: u8) -> Tuple<N> {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+pub(crate) mod x86 {
     use std::arch::x86_64::*;
 
     use super::{
         FRAGMENT_OFFSET, ReadHeaders, TCP, Tuple, UDP, V4_BYTES, V6_BYTES, WithHeaders, tuple,
     };
+
+    /// The places of the deciding fields from byte 12 of an IPv4 frame on: EtherType, version and
+    /// header length, total length, fragment offset, protocol.
+    pub(crate) const FIELDS: [u8; 16] =
+        [1, 0, 2, ZERO, 5, 4, 9, 8, 11, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO];
+    /// A place that makes a shuffle write a zero.
+    const ZERO: u8 = 0x80;
+    /// The bits of each field that decide.
+    pub(crate) const DECIDING: [i16; 8] = [-1, -1, -1, FRAGMENT_OFFSET.cast_signed(), -1, 0, 0, 0];
+    /// Subtracting 1 makes a length of 0 the largest one: all valid lengths then reach [`LEAST`].
+    pub(crate) const ONE_LESS: [i16; 8] = [0, 0, 1, 0, 0, 0, 0, 0];
+    const LEAST: i16 = 20 + 4 - 1;
+    pub(crate) const MOST: [i16; 8] = [-1, -1, LEAST, -1, -1, -1, -1, -1];
+    /// The fields of a common frame.
+    pub(crate) const TCP_FIELDS: [i16; 8] = [0x0800, 0x45, LEAST, 0, TCP as i16, 0, 0, 0];
+    pub(crate) const UDP_FIELDS: [i16; 8] = [0x0800, 0x45, LEAST, 0, UDP as i16, 0, 0, 0];
+
+    /// A vector of these bytes.
+    #[inline(always)]
+    pub(crate) fn bytes(of: &[u8; 16]) -> __m128i {
+        // SAFETY: every processor of this architecture has SSE2; the load needs no alignment.
+        unsafe { _mm_loadu_si128(of.as_ptr().cast()) }
+    }
+
+    /// A vector of these numbers.
+    #[inline(always)]
+    pub(crate) fn numbers(of: &[i16; 8]) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_loadu_si128(of.as_ptr().cast()) }
+    }
 
     /// Tests all deciding fields of a frame at once, each in its own 16 bits.
     #[derive(Clone, Copy)]
@@ -195,52 +226,21 @@ mod x86 {
     impl ReadHeaders for Avx2 {
         #[inline(always)]
         fn v4(self, frame: &[u8]) -> Option<Tuple<8>> {
-            self.v4_pair([frame; 2]).map(|[tuple, _]| tuple)
-        }
-
-        #[inline(always)]
-        fn v4_pair(self, frames: [&[u8]; 2]) -> Option<[Tuple<8>; 2]> {
-            let one: &[u8; V4_BYTES] = frames[0].first_chunk()?;
-            let other: &[u8; V4_BYTES] = frames[1].first_chunk()?;
+            let head: &[u8; V4_BYTES] = frame.first_chunk()?;
             // SAFETY: only `with_avx2` and `with_avx512` make an `Avx2`, and their callers detected
-            // AVX2; the loads are of the bytes 12 to 27 and 22 to 37 of 38.
-            unsafe {
-                let fields = _mm256_shuffle_epi8(
-                    both(one.as_ptr().add(12), other.as_ptr().add(12)),
-                    // EtherType, version and header length, total length, fragment offset,
-                    // protocol.
-                    each(_mm_setr_epi8(1, 0, 2, -1, 5, 4, 9, 8, 11, -1, -1, -1, -1, -1, -1, -1)),
-                );
-                let offset = FRAGMENT_OFFSET.cast_signed();
-                let mask = each(_mm_setr_epi16(-1, -1, -1, offset, -1, 0, 0, 0));
-                let fields = _mm256_and_si256(fields, mask);
-                // Subtracting 1 makes a length of 0 the largest one: all valid lengths then reach
-                // `least`.
-                let one_less = each(_mm_setr_epi16(0, 0, 1, 0, 0, 0, 0, 0));
-                let fields = _mm256_sub_epi16(fields, one_less);
-                let least = 20 + 4 - 1;
-                let most = each(_mm_setr_epi16(-1, -1, least, -1, -1, -1, -1, -1));
-                let fields = _mm256_min_epu16(fields, most);
-                let tcp = each(_mm_setr_epi16(0x0800, 0x45, least, 0, TCP.into(), 0, 0, 0));
-                let udp = each(_mm_setr_epi16(0x0800, 0x45, least, 0, UDP.into(), 0, 0, 0));
-                let (tcp, udp) = (_mm256_xor_si256(fields, tcp), _mm256_xor_si256(fields, udp));
-                let apart = _mm256_min_epu16(tcp, udp);
-                if _mm256_testz_si256(apart, apart) == 0 {
-                    return None;
-                }
-                let tuples = _mm256_shuffle_epi8(
-                    both(one.as_ptr().add(22), other.as_ptr().add(22)),
-                    // Bytes 26 to 37, then the protocol (byte 23).
-                    each(_mm_setr_epi8(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1, -1, -1, -1)),
-                );
-                let mut words = [0_u64; 4];
-                _mm256_storeu_si256(words.as_mut_ptr().cast(), tuples);
-                let [addresses, rest, other_addresses, other_rest] = words;
-                Some([
-                    Tuple { addresses: addresses.to_ne_bytes(), rest },
-                    Tuple { addresses: other_addresses.to_ne_bytes(), rest: other_rest },
-                ])
-            }
+            // AVX2; the load is of the bytes 12 to 27 of 38.
+            let common = unsafe {
+                let fields = _mm_loadu_si128(head.as_ptr().add(12).cast());
+                let fields = _mm_shuffle_epi8(fields, bytes(&FIELDS));
+                let fields = _mm_and_si128(fields, numbers(&DECIDING));
+                let fields = _mm_sub_epi16(fields, numbers(&ONE_LESS));
+                let fields = _mm_min_epu16(fields, numbers(&MOST));
+                let tcp = _mm_xor_si128(fields, numbers(&TCP_FIELDS));
+                let udp = _mm_xor_si128(fields, numbers(&UDP_FIELDS));
+                let apart = _mm_min_epu16(tcp, udp);
+                _mm_testz_si128(apart, apart) == 1
+            };
+            common.then(|| tuple(head, 26, head[23]))
         }
 
         #[inline(always)]
@@ -267,26 +267,6 @@ mod x86 {
             };
             common.then(|| tuple(head, 22, head[20]))
         }
-    }
-
-    /// Loads 16 bytes from each of two places.
-    ///
-    /// # Safety
-    /// AVX2 must have been detected; 16 bytes must be readable at both places.
-    #[inline(always)]
-    unsafe fn both(one: *const u8, other: *const u8) -> __m256i {
-        // SAFETY: this function's contract.
-        unsafe { _mm256_set_m128i(_mm_loadu_si128(other.cast()), _mm_loadu_si128(one.cast())) }
-    }
-
-    /// The same 16 bytes for both packets.
-    ///
-    /// # Safety
-    /// AVX2 must have been detected.
-    #[inline(always)]
-    unsafe fn each(lane: __m128i) -> __m256i {
-        // SAFETY: this function's contract.
-        unsafe { _mm256_broadcastsi128_si256(lane) }
     }
 
     /// Runs the loop with AVX2.

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "counting")]
 pub mod counting;
+mod cut;
 mod digest;
 mod exchange;
 mod group;
@@ -21,6 +22,7 @@ mod system;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
+pub use cut::Cut;
 pub use digest::{Digester, Words};
 pub use exchange::{Keeper, User, exchange};
 pub use group::{Tags, equal_in_group, equal_in_line};

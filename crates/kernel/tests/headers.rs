@@ -1,6 +1,6 @@
 //! Headers of common frames: every instruction set equals the scalar twin.
 
-use flowgauge_kernel::{Isa, ReadHeaders, ScalarHeaders, Tuple, WithHeaders};
+use flowgauge_kernel::{Cut, Isa, ReadHeaders, ScalarHeaders, Tuple, WithHeaders};
 
 /// The five-tuples read from a frame.
 type Found = (Option<Tuple<8>>, Option<Tuple<32>>);
@@ -88,6 +88,78 @@ fn a_tuple_is_the_canonical_five_tuple() {
             if let Some(v6) = v6 {
                 let addresses = std::array::from_fn(|i| 0xa0 + i as u8);
                 assert_eq!(*v6, Tuple::new(addresses, ports(32), protocol));
+            }
+        }
+    }
+}
+
+/// The keys of the leading frames, at most `most`.
+fn keys<K: bytemuck::Pod>(cut: &Cut, isa: Isa, frames: &[&[u8]], most: usize) -> Vec<K> {
+    let mut keys = vec![K::zeroed(); most];
+    let read = cut.keys(isa, frames, &mut keys);
+    keys.truncate(read);
+    keys
+}
+
+#[test]
+fn keys_are_cut_of_all_leading_common_frames() {
+    let frames: Vec<Vec<u8>> = (0..11_u8)
+        .map(|number| {
+            let mut frame = common_frames().swap_remove(usize::from(number % 2));
+            frame[29] = number;
+            frame
+        })
+        .collect();
+    for uncommon in 0..=frames.len() {
+        let mut frames = frames.clone();
+        if let Some(frame) = frames.get_mut(uncommon) {
+            frame.truncate(37);
+        }
+        let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
+        for most in 0..=frames.len() {
+            let expected: Vec<_> = frames[..uncommon.min(most)]
+                .iter()
+                .filter_map(|frame| ScalarHeaders.v4(frame))
+                .collect();
+            assert_eq!(expected.len(), uncommon.min(most));
+            for isa in Isa::available() {
+                let tuples: Vec<Tuple<8>> = keys(&Cut::whole(), isa, &frames, most);
+                assert_eq!(tuples, expected, "{isa}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_is_a_part_of_the_tuple_under_a_mask() {
+    let frame = &common_frames()[0][..];
+    let mut tuple = bytemuck::bytes_of(&ScalarHeaders.v4(frame).expect("it is common")).to_vec();
+    tuple.resize(32, 0);
+    let mask = std::array::from_fn(|at| 0xff_u8 << (at % 8));
+    for first in 0..13 {
+        let masked = tuple[first..].iter().zip(mask).map(|(byte, bits)| byte & bits);
+        let expected: Vec<u8> = masked.collect();
+        assert_eq!(expected.len(), 16);
+        for isa in Isa::available() {
+            let cut = Cut::new(first as u8, mask);
+            let short: Vec<u64> = keys(&cut, isa, &[frame; 9], 9);
+            let long: Vec<u128> = keys(&cut, isa, &[frame; 9], 9);
+            assert_eq!(bytemuck::cast_slice::<_, u8>(&short), expected[..8].repeat(9), "{isa}");
+            assert_eq!(bytemuck::cast_slice::<_, u8>(&long), expected.repeat(9), "{isa}");
+        }
+    }
+}
+
+/// Every frame that differs from a common one is judged the same alone and within a group.
+#[test]
+fn every_instruction_set_cuts_as_the_scalar_twin() {
+    for frame in common_frames() {
+        for other in neighbours(&frame) {
+            let group = [&frame[..], &frame, &other, &frame, &frame];
+            let expected: Vec<Tuple<8>> = keys(&Cut::whole(), Isa::scalar(), &group, 5);
+            for isa in Isa::available() {
+                let found: Vec<Tuple<8>> = keys(&Cut::whole(), isa, &group, 5);
+                assert_eq!(found, expected, "{isa} {other:02x?}");
             }
         }
     }

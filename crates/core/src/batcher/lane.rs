@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use flowgauge_kernel::{Digester, Tuple};
+use flowgauge_kernel::{Cut, Digester, Isa, Tuple};
 
 use super::{BatcherOptions, Keyless, PacketInfo, Take};
 use crate::any::Width;
@@ -14,13 +14,14 @@ use crate::packet::{Extras, Frames, Ip, KeylessCounts, NoKey, Ports, Tunnels, tc
 use crate::services::Services;
 use crate::terms::{Size, SpreadOf};
 
-/// OneLane packet of `wire` bytes.
+/// One packet of `wire` bytes.
 pub(super) fn one(wire: u32) -> Size {
     Size { packets: 1, bytes: u64::from(wire) }
 }
+
 /// Extracts keys from five-tuples.
 #[inline(always)]
-fn cut<const N: usize, K>(tuples: &[Tuple<N>], kind: KeyKind, mask: K, to: &mut [K])
+fn extract<const N: usize, K>(tuples: &[Tuple<N>], kind: KeyKind, mask: K, to: &mut [K])
 where
     K: FlowKey + Extract<N>,
 {
@@ -29,12 +30,31 @@ where
     }
 }
 
-/// OneLane lane: extracts keys of type `K` and collects them in a batch.
+/// How an IPv4 key of a usual kind is cut from a five-tuple, masked by `mask`: the same as
+/// [`Extract::from_tuple`].
+fn cut(kind: KeyKind, mask: &impl FlowKey) -> Option<Cut> {
+    // The bytes in the key, and the place of the first one in the five-tuple.
+    let (bytes, first) = match kind {
+        KeyKind::SOURCE => (0..4, 0),
+        KeyKind::DESTINATION => (0..4, 4),
+        KeyKind::PAIR => (0..8, 0),
+        KeyKind::FIVE_TUPLE => (0..13, 0),
+        KeyKind::DESTINATION_PORT => (2..4, 10),
+        KeyKind::PROTOCOL => (3..4, 12),
+        _ => return None,
+    };
+    let mut kept = [0; 16];
+    kept[bytes.clone()].copy_from_slice(&bytemuck::bytes_of(mask)[bytes.clone()]);
+    Some(Cut::new(first - bytes.start as u8, kept))
+}
+
+/// One lane: extracts keys of type `K` and collects them in a batch.
 pub(super) struct Lane<K> {
     pub(super) key: KeySpec,
     mask: K,
-    /// Whether the key has its own extraction code.
-    usual: bool,
+    /// How an IPv4 key is cut from a common frame, if the key is a usual one and nothing else is read.
+    cut: Option<Cut>,
+    isa: Isa,
     /// Whether the key or the elements need extras.
     pub(super) extras: bool,
     batch: Batch<K>,
@@ -50,13 +70,15 @@ pub(super) struct Lane<K> {
 
 impl<K: Width> Lane<K> {
     pub(super) fn new(options: BatcherOptions, lane: usize) -> Self {
-        let BatcherOptions { key, batch_packets, elements, services, .. } = options;
+        let BatcherOptions { key, tunnels, batch_packets, elements, services, isa, .. } = options;
+        let cuts = !tunnels.are_followed() && elements.is_none() && !services;
         let services = services.then(Box::default);
-        let (mask, usual) = (key.mask(key.lanes()[lane]), key.kind().is_usual());
+        let mask = key.mask(key.lanes()[lane]);
         Self {
             key,
             mask,
-            usual,
+            cut: cut(key.kind(), &mask).filter(|_| cuts),
+            isa,
             extras: options.wants_extras(),
             batch: Batch::new(),
             batch_packets,
@@ -203,6 +225,14 @@ impl<K: Width> Lane<K> {
         }
     }
 
+    /// Takes the leading common IPv4 frames if their keys can be cut; returns their number.
+    pub(super) fn take_cut(&mut self, frames: Frames<'_>, lane: usize, to: &mut dyn Take) -> usize {
+        let Some(cut) = self.cut else { return 0 };
+        self.fill(frames, lane, to, |lane, frames| {
+            cut.keys(lane.isa, frames, lane.batch.free_keys())
+        })
+    }
+
     /// Takes leading common frames of one version of IP; returns their number.
     #[inline(always)]
     pub(super) fn take_common<const N: usize>(
@@ -216,40 +246,48 @@ impl<K: Width> Lane<K> {
         K: Extract<N>,
         Ip<N>: Element,
     {
+        let kind = self.key.kind();
         if self.takes_singly() {
             return 0;
         }
-        if self.elements.is_some() || self.services.is_some() {
+        if !kind.is_usual() || self.elements.is_some() || self.services.is_some() {
             return self.take_tuples_of(frames, version, lane, to);
         }
-        let (kind, mask, usual) = (self.key.kind(), self.mask, self.usual);
-        let key = |tuple: &Tuple<N>| K::from_tuple(kind, tuple).masked(mask);
-        let extras = &Extras::default();
-        let combined = |tuple: &Tuple<N>| K::combined(kind, &Whole { tuple, extras }, mask);
+        self.fill(frames, lane, to, |lane, frames| {
+            let key = |tuple: &Tuple<N>| K::from_tuple(kind, tuple).masked(lane.mask);
+            version.read_singly(frames, lane.batch.free_keys(), key)
+        })
+    }
+
+    /// Fills batches with leading frames whose keys `read` writes to free places, until it writes
+    /// fewer than there are frames and places. Returns the number of frames.
+    #[inline(always)]
+    fn fill(
+        &mut self,
+        frames: Frames<'_>,
+        lane: usize,
+        to: &mut dyn Take,
+        mut read: impl FnMut(&mut Self, &[&[u8]]) -> usize,
+    ) -> usize {
         let mut taken = 0;
-        loop {
-            let first = self.batch.len();
-            let room = frames.part(taken..frames.len().min(taken + self.batch_packets - first));
-            let free = self.batch.free_keys();
-            // TwoLanes loops, so that the usual keys do not pay for the others.
-            let rows = if usual {
-                version.read_all(room.bytes(), free, key)
-            } else {
-                version.read_all(room.bytes(), free, combined)
-            };
+        while taken < frames.len() {
+            let free = self.batch_packets - self.batch.len();
+            let room = frames.part(taken..frames.len().min(taken + free));
+            let rows = read(self, room.bytes());
             self.batch.extend(&room.wires()[..rows], &room.times_ns()[..rows]);
             if self.batch.len() == self.batch_packets {
                 self.flush(lane, to);
             }
             taken += rows;
-            if rows < room.len() || taken == frames.len() {
-                return taken;
+            if rows < room.len() {
+                break;
             }
         }
+        taken
     }
 
-    /// As [`Self::take_common`], where elements or services are needed too: reads five-tuples in
-    /// chunks.
+    /// As [`Self::take_common`], for unusual keys, or where elements or services are needed too:
+    /// reads five-tuples in chunks.
     #[inline(always)]
     fn take_tuples_of<const N: usize>(
         &mut self,
@@ -267,7 +305,7 @@ impl<K: Width> Lane<K> {
         let mut taken = 0;
         loop {
             let room = frames.part(taken..frames.len().min(taken + SOME));
-            let rows = version.read_all(room.bytes(), &mut tuples, |tuple| *tuple);
+            let rows = version.read_tuples(self.isa, room.bytes(), &mut tuples);
             let part = room.part(0..rows);
             // A common frame is never a tunnel that is followed.
             let flags = |row| tcp_flags(&part.at(row), Tunnels::Outer);
@@ -305,9 +343,9 @@ impl<K: Width> Lane<K> {
             let free = self.batch.free_keys();
             // With a constant address kind, the loop is vectorized.
             match kind {
-                KeyKind::SOURCE => cut(tuples, KeyKind::SOURCE, mask, free),
-                KeyKind::DESTINATION => cut(tuples, KeyKind::DESTINATION, mask, free),
-                kind if self.usual => cut(tuples, kind, mask, free),
+                KeyKind::SOURCE => extract(tuples, KeyKind::SOURCE, mask, free),
+                KeyKind::DESTINATION => extract(tuples, KeyKind::DESTINATION, mask, free),
+                kind if kind.is_usual() => extract(tuples, kind, mask, free),
                 kind => {
                     let extras = &Extras::default();
                     for (to, tuple) in free.iter_mut().zip(tuples) {

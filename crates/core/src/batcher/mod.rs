@@ -214,7 +214,9 @@ impl<K: Width + Extract<8> + Extract<32>> AddPackets for OneLane<'_, K> {
     }
     #[inline(always)]
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
-        self.lane.take_common(frames, V4 { headers, inner }, 0, self.to)
+        let cut = self.lane.take_cut(frames, 0, self.to);
+        let rest = frames.part(cut..frames.len());
+        cut + self.lane.take_common(rest, V4 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
     fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
@@ -255,7 +257,9 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> AddPackets for TwoLanes<'_, 
     }
     #[inline(always)]
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
-        self.v4.take_common(frames, V4 { headers, inner }, 0, self.to)
+        let cut = self.v4.take_cut(frames, 0, self.to);
+        let rest = frames.part(cut..frames.len());
+        cut + self.v4.take_common(rest, V4 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
     fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
@@ -288,7 +292,18 @@ impl Batcher {
     pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
         let Self { keys, isa, tunnels, keyless, unmeasured, .. } = self;
         let tunnels = *tunnels;
-        match_keys!(
+        // Usually all frames are common, and the loop below is not needed.
+        let common = frames.part(0..most.min(frames.ethernet() as u64) as usize);
+        let cut = match_keys!(
+            keys,
+            (v4, _v6) => v4.take_cut(common, 0, to),
+            lane => lane.take_cut(common, 0, to)
+        );
+        if cut == frames.len() || cut as u64 == most {
+            return (cut, cut as u64);
+        }
+        let (frames, most) = (frames.part(cut..frames.len()), most - cut as u64);
+        let (taken, keyed) = match_keys!(
             keys,
             (v4, v6) => {
                 let lanes = TwoLanes { v4, v6: v6.as_mut(), unmeasured, to };
@@ -298,7 +313,8 @@ impl Batcher {
                 let lanes = OneLane { lane, to };
                 isa.with_headers(&mut AddFrames { frames, tunnels, most, keyless, lanes })
             }
-        )
+        );
+        (cut + taken, cut as u64 + keyed)
     }
 
     /// As [`Self::take`], for a range of packets of a block.

@@ -1,7 +1,7 @@
 //! Common frames, whose headers the kernel crate reads at once: TCP or UDP in IPv4 without options,
 //! or in IPv6 without extension headers, in Ethernet with at most one VLAN tag.
 
-use flowgauge_kernel::{ReadHeaders, Tuple};
+use flowgauge_kernel::{Cut, Isa, ReadHeaders, Tuple};
 
 use super::{Headers, Ip, LinkType, Ports, ethernet, tunnel};
 
@@ -28,11 +28,18 @@ pub(crate) trait Version<const N: usize>: Copy {
     /// The five-tuple of a common packet.
     fn read(self, frame: &[u8]) -> Option<Tuple<N>>;
 
-    /// Reads common packets from the first frames, writes `of` of each five-tuple to `to`, and
-    /// stops at the first other frame or when `to` is full. Returns the number read.
+    /// Writes the five-tuples of the leading common packets to `to`, until it is full. Returns their
+    /// number.
     #[inline(always)]
     #[cfg_attr(test, expect(dead_code, reason = "lanes, which unit tests leave out, use it"))]
-    fn read_all<T>(self, frames: &[&[u8]], to: &mut [T], of: impl Fn(&Tuple<N>) -> T) -> usize {
+    fn read_tuples(self, isa: Isa, frames: &[&[u8]], to: &mut [Tuple<N>]) -> usize {
+        let _ = isa;
+        self.read_singly(frames, to, |tuple| *tuple)
+    }
+
+    /// As [`Self::read_tuples`], frame by frame, with `of` each five-tuple.
+    #[inline(always)]
+    fn read_singly<T>(self, frames: &[&[u8]], to: &mut [T], of: impl Fn(&Tuple<N>) -> T) -> usize {
         let mut read = 0;
         for (to, frame) in to.iter_mut().zip(frames) {
             let Some(tuple) = self.read(frame) else { break };
@@ -60,24 +67,12 @@ impl<H: ReadHeaders> Version<8> for V4<H> {
     }
 
     #[inline(always)]
-    fn read_all<T>(self, frames: &[&[u8]], to: &mut [T], of: impl Fn(&Tuple<8>) -> T) -> usize {
-        let most = frames.len().min(to.len());
-        let (frames, to) = (&frames[..most], &mut to[..most]);
-        let mut read = 0;
-        for (to, frames) in to.chunks_exact_mut(2).zip(frames.chunks_exact(2)) {
-            let Some([one, other]) = self.headers.v4_pair([frames[0], frames[1]]) else { break };
-            if !is_plain(&one, self.inner) || !is_plain(&other, self.inner) {
-                break;
-            }
-            (to[0], to[1]) = (of(&one), of(&other));
-            read += 2;
+    fn read_tuples(self, isa: Isa, frames: &[&[u8]], to: &mut [Tuple<8>]) -> usize {
+        let mut read = Cut::whole().keys(isa, frames, to);
+        if self.inner {
+            read = to[..read].iter().take_while(|tuple| is_plain(tuple, true)).count();
         }
-        for (to, frame) in to[read..].iter_mut().zip(&frames[read..]) {
-            let Some(tuple) = self.read(frame) else { break };
-            *to = of(&tuple);
-            read += 1;
-        }
-        read
+        read + self.read_singly(&frames[read..], &mut to[read..], |tuple| *tuple)
     }
 }
 
