@@ -11,22 +11,28 @@ use super::codec::{DecodeError, Reader, Writer};
 pub(crate) struct Sampler {
     seed: u64,
     rng: Rng,
-    /// Logarithm of the probability that a packet is skipped.
+    /// The probability that a packet is chosen, and the logarithm of that that it is skipped.
+    chance: f64,
     log_skip: f64,
+    /// A number of slots, and the probability that at least one of them is chosen.
+    any: (u32, f64),
     /// Packets to skip before the next chosen one.
     skip: u64,
 }
 
 impl Sampler {
     pub(crate) fn new(seed: u64, probability: f64) -> Self {
-        let mut sampler = Self { seed, rng: Rng::with_seed(seed), log_skip: 0.0, skip: 0 };
+        let rng = Rng::with_seed(seed);
+        let mut sampler = Self { seed, rng, chance: 1.0, log_skip: 0.0, any: (0, 0.0), skip: 0 };
         sampler.change(probability);
         sampler
     }
 
     /// Changes the probability for the packets to come.
     pub(crate) fn change(&mut self, probability: f64) {
-        self.log_skip = (-probability.min(1.0)).ln_1p();
+        self.chance = probability.min(1.0);
+        self.log_skip = (-self.chance).ln_1p();
+        self.any = (0, 0.0);
         self.skip = self.draw();
     }
 
@@ -81,10 +87,19 @@ impl Sampler {
         if self.log_skip.is_infinite() {
             return 0;
         }
-        let any = -(f64::from(slots) * self.log_skip).exp_m1();
+        if self.any.0 != slots {
+            self.any = (slots, -(f64::from(slots) * self.log_skip).exp_m1());
+        }
         let uniform = ((self.rng.u64(..) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        let first = (-uniform * any).ln_1p() / self.log_skip;
-        (first as u32).min(slots - 1)
+        let drawn = uniform * self.any.1;
+        // There are few slots, so that adding up is faster than a logarithm.
+        let mut chosen = self.chance;
+        let mut first = 0;
+        while drawn >= chosen && first < slots - 1 {
+            chosen += (1.0 - chosen) * self.chance;
+            first += 1;
+        }
+        first
     }
 
     /// A random number below `end`.
