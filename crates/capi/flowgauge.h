@@ -345,7 +345,8 @@ extern "C" {
  * next, in their order; the others are counted as skipped. After an error none are wanted.
  *
  * Where a sampler decides before headers (accelerator=uniform:before=headers, say) and wants none of the
- * burst, it costs one branch and no call. Without such a sampler all packets are wanted.
+ * burst, it costs one branch and no call. Without such a sampler all packets are wanted, which costs no
+ * call either.
  */
 static inline uint64_t fg_want(fg_meter *meter, uint32_t packets, uint64_t bytes, int64_t now_ns)
 {
@@ -358,6 +359,9 @@ static inline uint64_t fg_want(fg_meter *meter, uint32_t packets, uint64_t bytes
             __atomic_store_n(&meter->skipped_bytes, bytes, __ATOMIC_RELAXED);
             __atomic_store_n(&meter->last_ns, now_ns, __ATOMIC_RELAXED);
             return 0;
+        }
+        if (!__atomic_load_n(&meter->samples, __ATOMIC_RELAXED) & (packets < 64)) {
+            return (UINT64_C(1) << packets) - 1;
         }
     }
     return fg_pick(meter, packets, bytes, now_ns);

@@ -27,7 +27,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use flowgauge_core::block::ParsedRow;
 use flowgauge_core::packet::{Frames, Headers, Ip, LinkType, NoKey, Ports};
-use flowgauge_engine::{Arrivals, Pace};
+use flowgauge_engine::{Arrivals, Meter, Pace};
 
 use error::{Problem, entry};
 use group::Asked;
@@ -333,21 +333,9 @@ pub unsafe extern "C" fn fg_push(
                 std::slice::from_raw_parts(wire, count),
             )
         };
-        slot.with(packets, |link, meter| {
-            let (links, times_ns) = ([*link; BURST], [now_ns; BURST]);
-            let packets = data.chunks(BURST).zip(captured.chunks(BURST)).zip(wire.chunks(BURST));
-            for ((data, captured), wires) in packets {
-                let bytes = data.iter().zip(captured).map(|(data, captured)| {
-                    if data.is_null() {
-                        return &[][..];
-                    }
-                    // SAFETY: so many bytes were captured there, as the caller says.
-                    unsafe { std::slice::from_raw_parts(data.cast(), *captured as usize) }
-                });
-                let bytes: ArrayVec<&[u8], BURST> = bytes.collect();
-                let packets = bytes.len();
-                meter.push(Frames::new(&bytes, wires, &links[..packets], &times_ns[..packets]));
-            }
+        // SAFETY: so many bytes were captured at each place, as the caller says.
+        slot.with(packets, |link, meter| unsafe {
+            push_frames(meter, *link, (data, captured, wire), now_ns);
         })
         .map(|()| FG_OK)
     })
@@ -355,6 +343,32 @@ pub unsafe extern "C" fn fg_push(
 
 /// Packets passed to a meter at once.
 const BURST: usize = 64;
+
+/// Measures frames with these places, captured lengths and lengths on the wire.
+///
+/// # Safety
+/// `captured[i]` bytes are readable at `data[i]`, unless that is null.
+unsafe fn push_frames(
+    meter: &mut dyn Meter,
+    link: LinkType,
+    (data, captured, wires): (&[*const c_void], &[u32], &[u32]),
+    now_ns: i64,
+) {
+    let (links, times_ns) = ([link; BURST], [now_ns; BURST]);
+    let places = data.chunks(BURST).zip(captured.chunks(BURST));
+    for ((data, captured), wires) in places.zip(wires.chunks(BURST)) {
+        let frame = |(data, captured): (&*const c_void, &u32)| {
+            if data.is_null() {
+                return &[][..];
+            }
+            // SAFETY: this function's contract.
+            unsafe { std::slice::from_raw_parts(data.cast(), *captured as usize) }
+        };
+        let bytes: ArrayVec<&[u8], BURST> = data.iter().zip(captured).map(frame).collect();
+        let packets = bytes.len();
+        meter.push(Frames::new(&bytes, wires, &links[..packets], &times_ns[..packets]));
+    }
+}
 
 /// Measures packets whose headers the program has parsed. A measurement with a filter counts them
 /// as filtered, since filters need the packet's bytes.

@@ -222,7 +222,7 @@ impl Slot {
         }
         // SAFETY: this thread made the slot busy.
         let held = unsafe { &mut *self.held.get() }.take();
-        self.words.samples.store(0, Ordering::Relaxed);
+        self.words.samples.store(1, Ordering::Relaxed);
         let ended = held.map_or(Ok(()), |held| held.end(&self.words));
         self.state.store(SHUT, Ordering::Release);
         ended
@@ -248,7 +248,8 @@ impl Held {
         words: &Words,
         run: impl FnOnce(&mut LinkType, &mut dyn Meter) -> T,
     ) -> Result<T, Problem> {
-        self.health.check()?;
+        // The inline test must not let packets of a dead group pass.
+        self.health.check().inspect_err(|_| words.samples.store(1, Ordering::Relaxed))?;
         let Self { meter: Some(meter), link, granted, .. } = self else {
             return Err(Problem::fixed(FG_EDEAD, c"the group is dead"));
         };

@@ -87,7 +87,10 @@ int main(void)
     CHECK(fg_push(meter, 1, burst.data, burst.captured, NULL, 0) == FG_EINVAL);
     CHECK(fg_push(meter, 0, NULL, NULL, NULL, 0) == FG_OK);
     CHECK(fg_push_parsed(meter, 1, NULL, 0) == FG_EINVAL);
-    CHECK(fg_want(meter, 65, 60, 0) == 0 && strstr(fg_error(), "64"));
+    CHECK(fg_want(meter, 0, 0, 1) == 0);
+    for (uint32_t packets = 1; packets <= 64; packets++)
+        CHECK(fg_want(meter, packets, 60, 1) == UINT64_MAX >> (64 - packets));
+    CHECK(fg_want(meter, 65, 60, 1) == 0 && strstr(fg_error(), "64"));
     CHECK(fg_link(meter, 1 << 16) == FG_EINVAL);
     CHECK(fg_poll(group, 0, NULL, NULL) == FG_EINVAL);
     CHECK(fg_dropped(group, NULL) == FG_EINVAL);
