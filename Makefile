@@ -25,6 +25,8 @@ WITHOUT_AGENT := $(WITHOUT_PYTHON) --exclude flowgauge-agent --exclude flowgauge
 AGENT_FEATURES := --features flowgauge/agent,flowgauge/kafka
 WITH_AGENT := $(WITHOUT_PYTHON) $(AGENT_FEATURES)
 AGENT_TESTS := $(WITH_AGENT) --lib $(addprefix --test ,$(basename $(notdir $(wildcard crates/agent/tests/*))))
+# The vector instructions that are not the default on this processor.
+OTHER_ISA := $(shell grep -qs GenuineIntel /proc/cpuinfo && echo avx512 || echo avx2)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: build docs size dpdk agent deb package-test library python demo demo-agent query-bench collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-build kafka-test kafka-agent-test kafka-collect-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
@@ -81,7 +83,7 @@ demo-network: agent ## three agents, Apache Kafka and a collector that reports o
 # The statistical laws of bounds run once: what is stored is the same to the bit on each instruction set.
 test: cargo-there ## all tests but the agent's, which need neither root nor network; the laws of all summaries on each instruction set
 	cargo test $(WITHOUT_AGENT) --locked
-	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked $(WITHOUT_AGENT) --lib --test laws -- --skip bounds::no_absent_flow --skip bounds::bounds_of_listed_flows || exit 1; done
+	for isa in scalar $(OTHER_ISA); do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked $(WITHOUT_AGENT) --lib --test laws -- --skip bounds::no_absent_flow --skip bounds::bounds_of_listed_flows || exit 1; done
 
 # Its tests mostly wait: more than there are cores run at once. rustdoc would look for the job slots of a parallel
 # make, which it is not given.

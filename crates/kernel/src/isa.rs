@@ -37,18 +37,20 @@ impl Level {
 }
 
 impl Isa {
-    /// The instruction set that `FLOWGAUGE_ISA` selects (see [`Self::selected`]), or the widest one
+    /// The instruction set that `FLOWGAUGE_ISA` selects (see [`Self::selected`]), or the default one
     /// of this processor where the variable is not usable.
     ///
     /// The libraries and the agent's helpers start this way. The command checks
     /// [`Self::selected`] first and refuses to start on an error.
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
-        *BEST.get_or_init(|| Self::selected().unwrap_or_else(|_| Self::widest()))
+        *BEST.get_or_init(|| Self::selected().unwrap_or_else(|_| Self::usual()))
     }
 
     /// The instruction set that the environment variable `FLOWGAUGE_ISA` names: `scalar`, `avx2` or
-    /// `avx512`. The widest one of this processor where the variable is unset or empty.
+    /// `avx512`. Where the variable is unset or empty, the widest one of this processor, but `avx2`
+    /// instead of `avx512` on Intel's: they run slower while vectors of 512 bits are in use, and so
+    /// do the programs around.
     ///
     /// # Errors
     /// When the name is unknown, or the processor lacks that instruction set.
@@ -57,7 +59,7 @@ impl Isa {
             Some(name) if !name.is_empty() => {
                 Self::among(&Self::available(), &name.to_string_lossy())
             }
-            _ => Ok(Self::widest()),
+            _ => Ok(Self::usual()),
         }
     }
 
@@ -69,8 +71,9 @@ impl Isa {
         })
     }
 
-    fn widest() -> Self {
-        Self::available().into_iter().max().unwrap_or(Self::scalar())
+    fn usual() -> Self {
+        let fast = |isa: &Self| isa.level() < Level::Avx512 || !is_intel();
+        Self::available().into_iter().filter(fast).max().unwrap_or(Self::scalar())
     }
 
     /// Every instruction set of this processor, narrowest first.
@@ -128,6 +131,18 @@ impl Level {
     fn detected(self) -> bool {
         self == Self::Scalar
     }
+}
+
+/// Whether Intel made this processor.
+#[cfg(target_arch = "x86_64")]
+fn is_intel() -> bool {
+    let std::arch::x86_64::CpuidResult { ebx, ecx, edx, .. } = std::arch::x86_64::__cpuid(0);
+    [ebx, edx, ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_intel() -> bool {
+    false
 }
 
 /// `FLOWGAUGE_ISA` names an instruction set that does not exist or that this processor lacks.
