@@ -31,7 +31,7 @@ const VERSION: Preset = Preset::other(
 );
 
 /// Options for the minimum of a flow measurement: headers, keys, digests, and one bit of 64.
-const DIGESTS: &str = "algorithm=linear-counting:bits=64 task=cardinality";
+const DIGESTS: &str = "algorithm=linear-counting:bits=4096 task=cardinality";
 
 /// Why experiments at a DPDK port are left out.
 #[cfg(not(feature = "dpdk"))]

@@ -30,6 +30,7 @@ use crate::machine::{ns_per_cycle, thread_seconds};
 /// Names: receiving alone, and lending packets that are not looked at.
 const RECEIVING: &str = "receiving alone";
 const LENDING: &str = "receiving, packets lent out";
+const COMPUTING: &str = "receiving, then arithmetic";
 
 /// Packets in each port's loop, and their flows.
 const PACKETS: u64 = 16_384;
@@ -50,14 +51,16 @@ pub(super) fn measure_cost(setting: &Setting) -> Result<Outcome, Failure> {
     let mut ports = ports(setting.seed)?;
     let memory = ports.memory;
     let queue = &mut ports.queues[0];
-    let mut times = vec![Vec::new(); 3 + CONTENDERS.len()];
-    let mut told = Vec::new();
+    let mut times = vec![Vec::new(); 4 + CONTENDERS.len()];
+    let (mut told, mut alone) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         told.clear();
+        alone.push(arithmetic_alone());
         times[0].push(timed(queue, receive)?);
         times[1].push(timed(queue, |source| each_burst(source, |_| {}))?);
-        times[2].push(timed(queue, parse)?);
-        for (contender, times) in CONTENDERS.iter().zip(&mut times[3..]) {
+        times[2].push(timed(queue, |source| each_burst(source, |_| compute()))?);
+        times[3].push(timed(queue, parse)?);
+        for (contender, times) in CONTENDERS.iter().zip(&mut times[4..]) {
             let mut report = None;
             times.push(timed(queue, |source| {
                 report = run(contender, &truth, source)?;
@@ -72,8 +75,9 @@ pub(super) fn measure_cost(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(columns);
     row!(table, RECEIVING, "", 0.0, 1.0, 0.0, f64::NAN);
     row!(table, LENDING, "", medians[1] - bare, bare / medians[1], 0.0, f64::NAN);
-    row!(table, PARSING, "", medians[2] - bare, bare / medians[2], 1.0, f64::NAN);
-    for ((contender, ns), report) in CONTENDERS.iter().zip(&medians[3..]).zip(&told) {
+    row!(table, COMPUTING, "", medians[2] - bare, bare / medians[2], 0.0, f64::NAN);
+    row!(table, PARSING, "", medians[3] - bare, bare / medians[3], 1.0, f64::NAN);
+    for ((contender, ns), report) in CONTENDERS.iter().zip(&medians[4..]).zip(&told) {
         let behind = contender.accelerator.map_or("", |(name, _)| name);
         let read = report.as_ref().map(|report| {
             let account = &report.account;
@@ -84,7 +88,10 @@ pub(super) fn measure_cost(setting: &Setting) -> Result<Outcome, Failure> {
     }
     let limit = format!(
         "Receiving 32 packets and giving their buffers back takes {bare:.1} ns a packet of net_pcap, which \
-         copies each; {memory}."
+         copies each; {memory}. Between bursts, arithmetic that takes {:.1} ns a packet alone adds {:.1}: while \
+         it runs, the processor does not wait for the next packets.",
+        median(&alone),
+        medians[2] - bare
     );
     let notes = format!(
         "{PACKETS} packets of 64 bytes, of {flows} flows by Zipf's law, again and again; CPU time of the thread; \
@@ -94,6 +101,25 @@ pub(super) fn measure_cost(setting: &Setting) -> Result<Outcome, Failure> {
         (COLD + TIMED) * PACKETS / 1_000_000
     );
     Ok(Outcome { table, limit, notes })
+}
+
+/// Arithmetic in registers for a burst, about as long as reading its headers.
+fn compute() {
+    let mut numbers = black_box([1_u64, 2, 3, 4]);
+    for step in 0..64 {
+        numbers =
+            numbers.map(|number| number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(step));
+    }
+    black_box(numbers);
+}
+
+/// Nanoseconds of [`compute`] per packet of a burst, without receiving.
+fn arithmetic_alone() -> f64 {
+    let begun = thread_seconds();
+    for _ in 0..TIMED * PACKETS / BURST {
+        compute();
+    }
+    (thread_seconds() - begun) * 1e9 / (TIMED * PACKETS) as f64
 }
 
 /// The number of flows, and the largest with their shares, which do not depend on packet size.
