@@ -248,7 +248,7 @@ impl Held {
         words: &Words,
         run: impl FnOnce(&mut LinkType, &mut dyn Meter) -> T,
     ) -> Result<T, Problem> {
-        // The inline test must not let packets of a dead group pass.
+        // After an error, the inline test must ask here.
         self.health.check().inspect_err(|_| words.samples.store(1, Ordering::Relaxed))?;
         let Self { meter: Some(meter), link, granted, .. } = self else {
             return Err(Problem::fixed(FG_EDEAD, c"the group is dead"));
@@ -260,7 +260,10 @@ impl Held {
             grant(granted, words, meter);
             done
         }));
-        ran.map_err(|panic| self.fail(&*panic))
+        ran.map_err(|panic| {
+            words.samples.store(1, Ordering::Relaxed);
+            self.fail(&*panic)
+        })
     }
 
     #[cold]
@@ -384,6 +387,9 @@ mod tests {
             assert!(last().to_string_lossy().contains("out of order"), "{:?}", last());
         }
         assert_eq!((one.dropped(), other.dropped()), (33, 7));
+        for slot in [one, other] {
+            assert_eq!(slot.words.samples.load(Ordering::Relaxed), 1, "none may be wanted now");
+        }
         assert_eq!((code(one.close(false)), code(other.close(true))), (FG_EDEAD, FG_EDEAD));
         assert_eq!(
             (code(one.close(true)), code(other.with(2, |_, _| ()))),
