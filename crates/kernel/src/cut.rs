@@ -34,6 +34,7 @@ const WINDOW: usize = V4_BYTES - KEY_BYTES;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
+    /// The place in the five-tuple of the key's first byte.
     first: u8,
     /// For each byte of the key, its place from [`WINDOW`] on; a high bit makes a zero.
     #[cfg_attr(
@@ -244,6 +245,8 @@ mod x86 {
         }
     }
 
+    /// Cuts the keys of leading pairs of frames.
+    ///
     /// # Safety
     /// AVX2 must have been detected.
     #[target_feature(enable = "avx2")]
@@ -252,6 +255,8 @@ mod x86 {
         unsafe { in_groups(Avx2, cut, frames, keys) }
     }
 
+    /// Cuts the keys of leading groups of four frames.
+    ///
     /// # Safety
     /// AVX-512F and BW must have been detected.
     #[target_feature(enable = "avx512f,avx512bw")]

@@ -49,8 +49,7 @@ impl Isa {
 
     /// The instruction set that the environment variable `FLOWGAUGE_ISA` names: `scalar`, `avx2` or
     /// `avx512`. Where the variable is unset or empty, the widest one of this processor, but `avx2`
-    /// instead of `avx512` on Intel's: they run slower while vectors of 512 bits are in use, and so
-    /// do the programs around.
+    /// instead of `avx512` on Intel's, where vectors of 512 bits slow down the program around them.
     ///
     /// # Errors
     /// When the name is unknown, or the processor lacks that instruction set.
