@@ -118,8 +118,7 @@ fn judge_cost(table: &Table) -> Verdict {
              at most 9.5 ns with candidates and 7.5 without, an exact table 7.5, UnivMon behind Agg-Evict 7, \
              and a sampler before the headers that touches 1 % of the packets 0.9.",
             parts,
-            "The limits are of another machine, and whatever runs between bursts adds more than its own time, \
-             as the arithmetic shows: it keeps the processor from fetching several packets at once.",
+            "The limits are of another machine. Lending packets out is part of each cost, and has a row of its own.",
         )],
     )
 }
