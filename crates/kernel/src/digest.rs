@@ -5,6 +5,8 @@ use bytemuck::{Pod, Zeroable};
 use crate::isa::{Isa, Level};
 use crate::scalar;
 use crate::seed::Seed;
+#[cfg(target_arch = "x86_64")]
+use crate::vector;
 
 /// The words that store a key: `u64`, `[u64; 2]` or `[u64; 5]`; or `[u32; 2]`, the same as `u64` on
 /// half its alignment.
@@ -155,9 +157,14 @@ impl Digester {
     pub fn digest_batch<W: Words>(&self, keys: &[W], bytes: usize, out: &mut [u64]) {
         assert_eq!(keys.len(), out.len(), "one digest per key");
         let secret = self.seed.secret();
-        let whole = self.digest_vectors(keys, bytes, out);
-        for (key, digest) in keys.iter().zip(out).skip(whole) {
-            *digest = key.digest(secret, bytes);
+        let whole = match self.isa.level() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: holding an `Isa` of this level proves that it was detected.
+            Level::Avx512 => unsafe { vector::digest(secret, keys, bytes, out) },
+            _ => 0,
+        };
+        for (key, digest) in keys[whole..].iter().zip(&mut out[whole..]) {
+            *digest = scalar::read_alone(key).digest(secret, bytes);
         }
     }
 
@@ -169,67 +176,14 @@ impl Digester {
     #[inline]
     pub fn fold_batch(&self, words: &[u64], other: u64, factor: u64, out: &mut [u64]) {
         assert_eq!(words.len(), out.len(), "one result per word");
-        let whole = self.fold_vectors(words, other, factor, out);
-        for (word, folded) in words.iter().zip(out).skip(whole) {
-            *folded = scalar::fold(word ^ other, factor);
+        let whole = match self.isa.level() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { vector::fold_each(words, other, factor, out) },
+            _ => 0,
+        };
+        for (word, folded) in words[whole..].iter().zip(&mut out[whole..]) {
+            *folded = scalar::fold(scalar::read_alone(word) ^ other, factor);
         }
-    }
-
-    /// Folds the words that fill whole vectors, and returns their number.
-    #[inline]
-    fn fold_vectors(&self, words: &[u64], other: u64, factor: u64, out: &mut [u64]) -> usize {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use crate::vector::{avx2, avx512};
-            let (from, count, to) = (words.as_ptr(), words.len(), out.as_mut_ptr());
-            // SAFETY: holding an `Isa` of this level proves that it was detected. Both slices have
-            // `count` words; the loads need no alignment.
-            unsafe {
-                match self.isa.level() {
-                    Level::Scalar => 0,
-                    Level::Avx2 => avx2::fold_each(from, other, factor, count, to),
-                    Level::Avx512 => avx512::fold_each(from, other, factor, count, to),
-                }
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        0
-    }
-
-    /// Digests the keys that fill whole vectors, and returns their number.
-    #[inline]
-    fn digest_vectors<W: Words>(&self, keys: &[W], bytes: usize, out: &mut [u64]) -> usize {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use crate::vector::{avx2, avx512};
-            // With AVX2 the strided loads of longer keys cost more than the products save (1.8
-            // against 1.7 ns per key), so the scalar twin digests them.
-            let longest = if self.isa.level() == Level::Avx2 { 16 } else { 40 };
-            macro_rules! widths {
-                ($isa:ident) => {{
-                    let (from, to) = (keys.as_ptr().cast(), out.as_mut_ptr());
-                    let (secret, count) = (self.seed.secret(), keys.len());
-                    // SAFETY: holding an `Isa` of this level proves that it was detected. Both
-                    // slices have `count` items of exactly the size matched; every byte of a `Pod`
-                    // may be read; the loads need no alignment.
-                    unsafe {
-                        match size_of::<W>() {
-                            size if size > longest => 0,
-                            8 => $isa::digest::<1>(secret, from, bytes, count, to),
-                            16 => $isa::digest::<2>(secret, from, bytes, count, to),
-                            40 => $isa::digest::<5>(secret, from, bytes, count, to),
-                            _ => 0,
-                        }
-                    }
-                }};
-            }
-            match self.isa.level() {
-                Level::Scalar => 0,
-                Level::Avx2 => widths!(avx2),
-                Level::Avx512 => widths!(avx512),
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        0
     }
 }

@@ -73,12 +73,10 @@ pub fn guess_flows(isa: Isa, groups: &[[u32; GROUP]], digests: &[u64], guesses: 
     assert!(groups.len().is_power_of_two(), "{} groups cannot be chosen by a mask", groups.len());
     let guesses = &mut guesses[..digests.len()];
     match isa.level() {
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: holding an `Isa` of this level proves that it was detected.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { x86::guess_with_avx2(groups, digests, guesses) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { x86::guess_with_avx512(groups, digests, guesses) },
+        // AVX2 is no faster here than SSE2.
         _ => guess(groups, digests, guesses, equal_in_group),
     }
 }
@@ -108,28 +106,6 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::{GROUP, guess};
-
-    /// As [`guess`].
-    ///
-    /// # Safety
-    /// AVX2 must have been detected.
-    #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn guess_with_avx2(
-        groups: &[[u32; GROUP]],
-        digests: &[u64],
-        guesses: &mut [usize],
-    ) {
-        guess(groups, digests, guesses, |group, mask, value| {
-            let [mask, value] = [mask, value].map(|word| _mm256_set1_epi32(word.cast_signed()));
-            let [low, high] = [0, 8].map(|at| {
-                // SAFETY: eight words from `at` on are in the group; the load needs no alignment.
-                let eight = unsafe { _mm256_loadu_si256(group.as_ptr().add(at).cast()) };
-                let equal = _mm256_cmpeq_epi32(_mm256_and_si256(eight, mask), value);
-                _mm256_movemask_ps(_mm256_castsi256_ps(equal)).cast_unsigned()
-            });
-            high << 8 | low
-        });
-    }
 
     /// As [`guess`].
     ///

@@ -21,7 +21,7 @@ mod sketch;
 
 use std::ops::Range;
 
-use flowgauge_kernel::prefetch;
+use flowgauge_kernel::{prefetch, scalar};
 
 use crate::batch::BATCH_PACKETS;
 use crate::summary::remix::remix;
@@ -153,7 +153,7 @@ impl Rows {
         for (row, places) in places.iter_mut().enumerate() {
             if shift + self.bits > u64::BITS {
                 for word in words.iter_mut() {
-                    *word = remix(*word, COLUMNS_WORD);
+                    *word = remix(scalar::read_alone(word), COLUMNS_WORD);
                 }
                 shift = 0;
             }
