@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use flowgauge_core::block::ParsedRow;
-use flowgauge_core::packet::{Frames, Headers, Ip, LinkType, NoKey, Ports};
+use flowgauge_core::packet::{Column, Frames, Headers, Ip, LinkType, NoKey, Ports};
 use flowgauge_engine::{Arrivals, Meter, Pace};
 
 use error::{Problem, entry};
@@ -354,19 +354,27 @@ unsafe fn push_frames(
     (data, captured, wires): (&[*const c_void], &[u32], &[u32]),
     now_ns: i64,
 ) {
-    let (links, times_ns) = ([link; BURST], [now_ns; BURST]);
+    let bytes = |data: *const c_void, captured: u32| {
+        if data.is_null() {
+            return &[][..];
+        }
+        // SAFETY: this function's contract.
+        unsafe { std::slice::from_raw_parts(data.cast(), captured as usize) }
+    };
+    let (link, time_ns) = (Column::Same(link), Column::Same(now_ns));
     let places = data.chunks(BURST).zip(captured.chunks(BURST));
     for ((data, captured), wires) in places.zip(wires.chunks(BURST)) {
-        let frame = |(data, captured): (&*const c_void, &u32)| {
-            if data.is_null() {
-                return &[][..];
-            }
-            // SAFETY: this function's contract.
-            unsafe { std::slice::from_raw_parts(data.cast(), *captured as usize) }
-        };
-        let bytes: ArrayVec<&[u8], BURST> = data.iter().zip(captured).map(frame).collect();
-        let packets = bytes.len();
-        meter.push(Frames::new(&bytes, wires, &links[..packets], &times_ns[..packets]));
+        let mut frames = ArrayVec::<&[u8], BURST>::new();
+        // Room for eight frames is checked at once.
+        let (eights, rest) = data.as_chunks::<8>();
+        let (lengths, other_lengths) = captured.as_chunks::<8>();
+        for (data, captured) in eights.iter().zip(lengths) {
+            let eight: [_; 8] = std::array::from_fn(|at| bytes(data[at], captured[at]));
+            frames.try_extend_from_slice(&eight).expect("a chunk fits");
+        }
+        frames
+            .extend(rest.iter().zip(other_lengths).map(|(data, captured)| bytes(*data, *captured)));
+        meter.push(Frames::new(&frames, wires, link, time_ns));
     }
 }
 

@@ -176,5 +176,5 @@ fn first_ns(file: &Path) -> Option<i64> {
     let (mut capture, mut columns) = (Captures::open([file]), Columns::default());
     let mut burst = Burst::new(&mut columns);
     capture.poll(&mut burst).ok()?;
-    burst.frames().times_ns().first().copied()
+    burst.frames().iter().next().map(|frame| frame.time_ns)
 }

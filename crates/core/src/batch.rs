@@ -3,6 +3,7 @@
 use flowgauge_kernel::{Digester, prefetch};
 
 use crate::key::FlowKey;
+use crate::packet::Column;
 use crate::terms::Size;
 
 /// Maximum number of packets in a batch.
@@ -109,13 +110,13 @@ impl<K: FlowKey> Batch<K> {
     /// # Panics
     /// When the columns differ in length, or exceed the free room.
     #[inline(always)]
-    pub fn extend(&mut self, bytes: &[u32], times_ns: &[i64]) {
+    pub fn extend(&mut self, bytes: &[u32], times_ns: Column<'_, i64>) {
         let rows = self.len..self.len + bytes.len();
         // One loop for each column is vectorized.
         for (to, bytes) in self.bytes[rows.clone()].iter_mut().zip(bytes) {
             *to = u64::from(*bytes);
         }
-        self.times_ns[rows.clone()].copy_from_slice(times_ns);
+        times_ns.copy_to(&mut self.times_ns[rows.clone()]);
         self.len = rows.end;
     }
 

@@ -6,7 +6,7 @@ use flowgauge_kernel::{Isa, ReadHeaders, Tuple, WithHeaders};
 
 use crate::batch::BATCH_PACKETS;
 use crate::packet::common::{V4, V6, Version};
-use crate::packet::{Extras, Frame, Frames, Headers, Ip, Ports, Tunnels, has_ports};
+use crate::packet::{Column, Extras, Frame, Frames, Headers, Ip, Ports, Tunnels, has_ports};
 use crate::services::Services;
 
 /// A packet with parsed headers.
@@ -279,7 +279,7 @@ impl Block {
             if let Some(extras) = &mut self.extras {
                 extras[self.len..self.len + taken].fill(None);
             }
-            self.extend(columns.wires, columns.times_ns);
+            self.extend(columns.wires, Column::Each(columns.times_ns));
             return taken;
         }
         (0..taken).map(|index| self.take(&[columns.row(index)])).sum()
@@ -305,16 +305,16 @@ impl Block {
     #[inline(always)]
     fn put(&mut self, tuple: Tuple<8>, wire: u32, time_ns: i64) {
         self.columns.tuples[self.len] = tuple;
-        self.extend(&[wire], &[time_ns]);
+        self.extend(&[wire], Column::Same(time_ns));
     }
 
     /// Adds the packets whose five-tuples were written to the first free places of the columns.
     #[inline(always)]
-    fn extend(&mut self, wires: &[u32], times_ns: &[i64]) {
+    fn extend(&mut self, wires: &[u32], times_ns: Column<'_, i64>) {
         let range = self.len..self.len + wires.len();
         self.columns.wires[range.clone()].copy_from_slice(wires);
-        self.columns.times_ns[range.clone()].copy_from_slice(times_ns);
-        for time_ns in times_ns {
+        times_ns.copy_to(&mut self.columns.times_ns[range.clone()]);
+        for time_ns in &self.columns.times_ns[range.clone()] {
             self.ordered &= self.last_ns <= *time_ns;
             self.last_ns = *time_ns;
         }
@@ -391,7 +391,7 @@ impl WithHeaders for Read<'_> {
             let common = frames.part(taken..other);
             let free = &mut block.columns.tuples[block.len..];
             let v4 = V4 { headers, inner }.read_tuples(block.isa, common.bytes(), free);
-            block.extend(&common.wires()[..v4], &common.times_ns()[..v4]);
+            block.extend(&common.wires()[..v4], common.times_ns().part(0..v4));
             taken += v4;
             if taken == other && v4 > 0 {
                 continue;

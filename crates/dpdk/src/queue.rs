@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use flowgauge_core::packet::LinkType;
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::source::{Ahead, Burst, Counter, CounterKind, Skipped, Source, SourceError};
 
@@ -186,9 +185,7 @@ impl Source for DpdkQueue {
             end = end.min(first + 1);
         }
         self.next = end;
-        let (received, time_ns) = (&self.received, self.now_ns);
-        let wires = &received.wires()[first..end];
-        burst.arrive(received.bytes(first..end), wires, LinkType::ETHERNET, time_ns);
+        self.received.lend(first..end, self.now_ns, burst);
         Ok(true)
     }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::sink::visible;
+use flowgauge_engine::source::Burst;
 
 use crate::fault::{DpdkError, PortFault};
 
@@ -347,17 +348,20 @@ impl Received {
         self.wires()[places].iter().map(|wire| u64::from(*wire)).sum()
     }
 
-    /// The packets at these places: the bytes of each in its first buffer.
+    /// Lends out the packets at these places, received at this time: the bytes of each in its first
+    /// buffer.
     ///
     /// # Panics
     /// When the range exceeds the burst.
-    pub(crate) fn bytes(&self, places: Range<usize>) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn lend<'a>(&'a self, places: Range<usize>, time_ns: i64, to: &mut Burst<'a>) {
         assert!(places.end <= self.count);
-        self.burst.frames[places].iter().map(|frame| {
+        let (frames, wires) = (&self.burst.frames[places.clone()], &self.burst.wire[places]);
+        let bytes = |frame: &RawFrame| {
             // SAFETY: giving the buffer back needs `&mut self`, so it is held while the bytes are
             // used.
             unsafe { frame.bytes() }
-        })
+        };
+        to.arrive(frames, bytes, wires, LinkType::ETHERNET, time_ns);
     }
 
     /// Moves the packet at this place, received at this time, to `picked`. Packets before it must

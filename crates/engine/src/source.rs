@@ -7,7 +7,7 @@ use std::error::Error;
 
 use arrayvec::ArrayVec;
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::packet::{Frame, Frames, LinkType};
+use flowgauge_core::packet::{Column, Frame, Frames, LinkType};
 
 /// Up to 256 frames in order of arrival, each a slice of its source's memory.
 ///
@@ -21,11 +21,25 @@ use flowgauge_core::packet::{Frame, Frames, LinkType};
 /// burst.snap(14);
 /// assert_eq!((burst.len(), burst.room()), (1, 255));
 /// assert_eq!(burst.frames().iter().map(|frame| frame.bytes.len()).sum::<usize>(), 14);
+///
+/// let mut columns = Columns::default();
+/// let mut burst = Burst::new(&mut columns);
+/// burst.arrive(&[60, 96], |len| &[0; 96][..*len], &[1514; 2], LinkType::ETHERNET, 9);
+/// assert_eq!(burst.frames().at(1).bytes.len(), 96);
+/// assert_eq!(burst.frames().at(1).time_ns, 9);
 /// ```
 pub struct Burst<'a> {
     bytes: ArrayVec<&'a [u8], BATCH_PACKETS>,
     columns: &'a mut Columns,
+    arrived: Option<Arrived>,
     thinned: Option<Thinned>,
+}
+
+/// Frames that a driver handed over at once, which are all of a burst.
+struct Arrived {
+    frames: usize,
+    link: LinkType,
+    time_ns: i64,
 }
 
 /// How packets were sampled before the source got them. The source lends out each sampled packet as
@@ -76,7 +90,7 @@ impl Default for Columns {
 impl<'a> Burst<'a> {
     /// An empty burst.
     pub fn new(columns: &'a mut Columns) -> Self {
-        Self { bytes: ArrayVec::new(), columns, thinned: None }
+        Self { bytes: ArrayVec::new(), columns, arrived: None, thinned: None }
     }
 
     /// Marks its packets as represented by a sample.
@@ -106,10 +120,20 @@ impl<'a> Burst<'a> {
     }
 
     /// The frames.
+    ///
+    /// # Panics
+    /// When the burst has other frames beside those that [arrived](Self::arrive) together.
     #[inline]
     pub fn frames(&self) -> Frames<'_> {
         let (Columns { wires, links, times_ns }, len) = (&*self.columns, self.len());
-        Frames::new(&self.bytes, &wires[..len], &links[..len], &times_ns[..len])
+        let (links, times_ns) = match self.arrived {
+            Some(Arrived { frames, link, time_ns }) => {
+                assert_eq!(frames, len, "the frames of the burst arrived together");
+                (Column::Same(link), Column::Same(time_ns))
+            }
+            None => (Column::Each(&links[..len]), Column::Each(&times_ns[..len])),
+        };
+        Frames::new(&self.bytes, &wires[..len], links, times_ns)
     }
 
     /// Adds a frame.
@@ -125,6 +149,20 @@ impl<'a> Burst<'a> {
         self.columns.times_ns[at] = frame.time_ns;
     }
 
+    /// Adds a frame several times.
+    ///
+    /// # Panics
+    /// When the burst would have too many frames.
+    #[inline]
+    pub fn repeat(&mut self, frame: Frame<'a>, times: usize) {
+        let first = self.bytes.len();
+        self.bytes.extend(std::iter::repeat_n(frame.bytes, times));
+        let places = first..first + times;
+        self.columns.wires[places.clone()].fill(frame.wire);
+        self.columns.links[places.clone()].fill(frame.link);
+        self.columns.times_ns[places].fill(frame.time_ns);
+    }
+
     /// Keeps at most the first `most` captured bytes of each frame.
     pub fn snap(&mut self, most: usize) {
         for bytes in &mut self.bytes {
@@ -132,25 +170,30 @@ impl<'a> Burst<'a> {
         }
     }
 
-    /// Adds frames that arrived at the same time.
+    /// Fills an empty burst with frames that a driver handed over at once; `bytes` returns the
+    /// captured bytes of each.
     ///
     /// # Panics
-    /// When the frames do not fit, or the number of lengths differs.
+    /// When the burst is not empty, the frames do not fit, or the number of lengths differs.
     #[inline(always)]
-    pub fn arrive(
+    pub fn arrive<T>(
         &mut self,
-        bytes: impl Iterator<Item = &'a [u8]>,
+        frames: &[T],
+        bytes: impl Fn(&T) -> &'a [u8],
         wires: &[u32],
         link: LinkType,
         time_ns: i64,
     ) {
-        let first = self.bytes.len();
-        self.bytes.extend(bytes);
-        let end = self.bytes.len();
-        let Columns { wires: own, links, times_ns } = &mut *self.columns;
-        own[first..end].copy_from_slice(wires);
-        links[first..end].fill(link);
-        times_ns[first..end].fill(time_ns);
+        assert!(self.is_empty(), "the burst has frames already");
+        // Room for eight frames is checked at once.
+        let (eights, rest) = frames.as_chunks::<8>();
+        for eight in eights {
+            let eight = eight.each_ref().map(&bytes);
+            assert!(self.bytes.try_extend_from_slice(&eight).is_ok(), "the frames do not fit");
+        }
+        self.bytes.extend(rest.iter().map(bytes));
+        self.columns.wires[..frames.len()].copy_from_slice(wires);
+        self.arrived = Some(Arrived { frames: frames.len(), link, time_ns });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use flowgauge_core::packet::{Frames, LinkType};
+use flowgauge_core::packet::{Column, Frames, LinkType};
 use flowgauge_engine::sink::{Item, Sink, SinkError};
 use flowgauge_engine::{EngineError, EpochLength, Plan};
 use pyo3::exceptions::PyValueError;
@@ -128,12 +128,12 @@ impl Meter {
         };
         let pushed = py.detach(|| {
             self.with(|meter, _| {
-                let links = [self.link; BURST];
+                let link = Column::Same(self.link);
                 let bursts =
                     frames.chunks(BURST).zip(wires.chunks(BURST)).zip(times_ns.chunks(BURST));
                 for ((frames, wires), times_ns) in bursts {
                     let bytes: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
-                    meter.push(Frames::new(&bytes, wires, &links[..bytes.len()], times_ns));
+                    meter.push(Frames::new(&bytes, wires, link, Column::Each(times_ns)));
                 }
             })
         });

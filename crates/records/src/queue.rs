@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::packet::LinkType;
+use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::source::{Burst, Thinned};
 
 use crate::account::{Account, Count};
@@ -159,11 +158,10 @@ impl Queue {
             let room = burst.room() as u64;
             let packets = entry.packets.min(room) as usize;
             let longer = entry.longer.min(packets as u64) as usize;
-            let mut wires = [entry.wire; BATCH_PACKETS];
-            wires[..longer].fill(entry.wire + 1);
-            let bytes = &frames[entry.frame.clone()];
-            let bytes = std::iter::repeat_n(bytes, packets);
-            burst.arrive(bytes, &wires[..packets], entry.link, time_ns);
+            let Entry { wire, link, .. } = *entry;
+            let frame = Frame { bytes: &frames[entry.frame.clone()], wire, link, time_ns };
+            burst.repeat(Frame { wire: wire + 1, ..frame }, longer);
+            burst.repeat(frame, packets - longer);
             entry.packets -= packets as u64;
             entry.longer -= longer as u64;
             *done += usize::from(entry.packets == 0);

@@ -158,7 +158,7 @@ fn times_ns(mut captures: Captures) -> Vec<i64> {
         if !captures.poll(&mut burst).unwrap() {
             return times;
         }
-        times.extend_from_slice(burst.frames().times_ns());
+        times.extend(burst.frames().iter().map(|frame| frame.time_ns));
     }
 }
 

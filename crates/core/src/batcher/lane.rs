@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::block::Block;
 use crate::key::{Detail, Element, Elements, Extract, FlowKey, KeyKind, KeySpec, Whole};
 use crate::packet::common::Version;
-use crate::packet::{Extras, Frames, Ip, KeylessCounts, NoKey, Ports, Tunnels, tcp_flags};
+use crate::packet::{Column, Extras, Frames, Ip, KeylessCounts, NoKey, Ports, Tunnels, tcp_flags};
 use crate::services::Services;
 use crate::terms::{Size, SpreadOf};
 
@@ -274,7 +274,7 @@ impl<K: Width> Lane<K> {
             let free = self.batch_packets - self.batch.len();
             let room = frames.part(taken..frames.len().min(taken + free));
             let rows = read(self, room.bytes());
-            self.batch.extend(&room.wires()[..rows], &room.times_ns()[..rows]);
+            self.batch.extend(&room.wires()[..rows], room.times_ns().part(0..rows));
             if self.batch.len() == self.batch_packets {
                 self.flush(lane, to);
             }
@@ -326,7 +326,7 @@ impl<K: Width> Lane<K> {
     fn take_tuples<const N: usize>(
         &mut self,
         tuples: &[Tuple<N>],
-        (wires, times_ns): (&[u32], &[i64]),
+        (wires, times_ns): (&[u32], Column<'_, i64>),
         flags: impl Fn(usize) -> u8,
         lane: usize,
         to: &mut dyn Take,
@@ -353,7 +353,7 @@ impl<K: Width> Lane<K> {
                     }
                 }
             }
-            self.batch.extend(wires, &times_ns[at..end]);
+            self.batch.extend(wires, times_ns.part(at..end));
             match self.elements {
                 None => {}
                 Some(Elements::Peers(of, digester)) => {
@@ -420,7 +420,8 @@ impl<K: Width> Lane<K> {
             services.add_all(tuples, wires);
         }
         let flags = |at| block.extras(range.start + at).map_or(0, |extras| extras.tcp_flags);
-        self.take_tuples(tuples, (wires, &block.times_ns()[range.clone()]), flags, lane, to);
+        let times_ns = Column::Each(&block.times_ns()[range.clone()]);
+        self.take_tuples(tuples, (wires, times_ns), flags, lane, to);
         range.len() as u64
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::LinkType;
+use crate::terms::Size;
 
 /// A captured frame with its length on the wire, link type and time.
 ///
@@ -24,22 +25,94 @@ pub struct Frame<'a> {
     pub time_ns: i64,
 }
 
+/// A value of each frame. The frames that a driver hands over at once have one time.
+///
+/// ```
+/// use flowgauge_core::packet::Column;
+///
+/// let mut times_ns = [0; 2];
+/// Column::Each(&[5, 6, 7]).part(1..3).copy_to(&mut times_ns);
+/// assert_eq!((times_ns, Column::Same(5).at(1)), ([6, 7], 5));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum Column<'a, T> {
+    /// The same for all frames.
+    Same(T),
+    /// One for each frame.
+    Each(&'a [T]),
+}
+
+impl<T> Default for Column<'_, T> {
+    fn default() -> Self {
+        Self::Each(&[])
+    }
+}
+
+impl<T: Copy> Column<'_, T> {
+    /// The value of the frame at an index.
+    ///
+    /// # Panics
+    /// When there is no such value.
+    #[inline(always)]
+    pub fn at(self, index: usize) -> T {
+        match self {
+            Self::Same(value) => value,
+            Self::Each(values) => values[index],
+        }
+    }
+
+    /// The values of the frames in a range.
+    ///
+    /// # Panics
+    /// When the range exceeds the values.
+    #[inline(always)]
+    #[must_use]
+    pub fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Same(_) => self,
+            Self::Each(values) => Self::Each(&values[range]),
+        }
+    }
+
+    /// Writes the values.
+    ///
+    /// # Panics
+    /// When `to` has another number of places than there are values.
+    // Once per burst; inlined, it would be compiled into the loop of every key.
+    #[inline(never)]
+    pub fn copy_to(self, to: &mut [T]) {
+        match self {
+            Self::Same(value) => to.fill(value),
+            Self::Each(values) => to.copy_from_slice(values),
+        }
+    }
+
+    /// Whether there can be a value for each of `len` frames.
+    fn fits(self, len: usize) -> bool {
+        match self {
+            Self::Same(_) => true,
+            Self::Each(values) => values.len() == len,
+        }
+    }
+}
+
 /// Frames in the order of their arrival, in columns of equal length, so that lengths and times are
 /// copied in whole vectors.
 ///
 /// ```
-/// use flowgauge_core::packet::{Frames, LinkType};
+/// use flowgauge_core::packet::{Column, Frames, LinkType};
 ///
 /// let bytes: [&[u8]; 2] = [&[0x45; 20], &[0x45; 40]];
-/// let frames = Frames::new(&bytes, &[60, 80], &[LinkType::IPV4; 2], &[0, 1]);
+/// let link = Column::Same(LinkType::IPV4);
+/// let frames = Frames::new(&bytes, &[60, 80], link, Column::Each(&[0, 1]));
 /// assert_eq!((frames.len(), frames.at(1).wire), (2, 80));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frames<'a> {
     bytes: &'a [&'a [u8]],
     wires: &'a [u32],
-    links: &'a [LinkType],
-    times_ns: &'a [i64],
+    links: Column<'a, LinkType>,
+    times_ns: Column<'a, i64>,
 }
 
 impl<'a> Frames<'a> {
@@ -51,11 +124,11 @@ impl<'a> Frames<'a> {
     pub fn new(
         bytes: &'a [&'a [u8]],
         wires: &'a [u32],
-        links: &'a [LinkType],
-        times_ns: &'a [i64],
+        links: Column<'a, LinkType>,
+        times_ns: Column<'a, i64>,
     ) -> Self {
         let len = bytes.len();
-        let equal = wires.len() == len && links.len() == len && times_ns.len() == len;
+        let equal = wires.len() == len && links.fits(len) && times_ns.fits(len);
         assert!(equal, "columns of frames are of equal length");
         Self { bytes, wires, links, times_ns }
     }
@@ -81,8 +154,8 @@ impl<'a> Frames<'a> {
         Frame {
             bytes: self.bytes[index],
             wire: self.wires[index],
-            link: self.links[index],
-            time_ns: self.times_ns[index],
+            link: self.links.at(index),
+            time_ns: self.times_ns.at(index),
         }
     }
 
@@ -96,8 +169,8 @@ impl<'a> Frames<'a> {
         Self {
             bytes: &self.bytes[range.clone()],
             wires: &self.wires[range.clone()],
-            links: &self.links[range.clone()],
-            times_ns: &self.times_ns[range],
+            links: self.links.part(range.clone()),
+            times_ns: self.times_ns.part(range),
         }
     }
 
@@ -115,6 +188,12 @@ impl<'a> Frames<'a> {
         (0..all).step_by(most).map(move |first| self.part(first..all.min(first + most)))
     }
 
+    /// The frames and their bytes on the wire.
+    pub fn size(self) -> Size {
+        let bytes = self.wires.iter().map(|wire| u64::from(*wire)).sum();
+        Size { packets: self.len() as u64, bytes }
+    }
+
     /// The captured bytes of each frame.
     #[inline(always)]
     pub fn bytes(self) -> &'a [&'a [u8]] {
@@ -129,19 +208,23 @@ impl<'a> Frames<'a> {
 
     /// The time of each frame, in nanoseconds since the UNIX epoch.
     #[inline(always)]
-    pub fn times_ns(self) -> &'a [i64] {
+    pub fn times_ns(self) -> Column<'a, i64> {
         self.times_ns
     }
 
     /// The number of leading Ethernet frames.
-    #[inline(always)]
+    #[inline(never)]
     #[cfg_attr(test, expect(dead_code, reason = "lanes, which unit tests leave out, use it"))]
     pub(crate) fn ethernet(self) -> usize {
-        let other = |link: &LinkType| link.0 ^ LinkType::ETHERNET.0;
-        // Usually all are Ethernet; this check is vectorized.
-        match self.links.iter().fold(0, |all, link| all | other(link)) {
-            0 => self.len(),
-            _ => self.links.iter().take_while(|link| other(link) == 0).count(),
+        let is_other = |link: LinkType| link != LinkType::ETHERNET;
+        match self.links {
+            Column::Same(link) if is_other(link) => 0,
+            Column::Same(_) => self.len(),
+            // Usually all are Ethernet; this check is vectorized.
+            Column::Each(links) if !links.iter().fold(false, |any, link| any | is_other(*link)) => {
+                self.len()
+            }
+            Column::Each(links) => links.iter().take_while(|link| !is_other(**link)).count(),
         }
     }
 }
@@ -169,7 +252,8 @@ pub struct FrameColumns<'a> {
 impl FrameColumns<'_> {
     /// The frames.
     pub fn frames(&self) -> Frames<'_> {
-        Frames::new(&self.bytes, &self.wires, &self.links, &self.times_ns)
+        let (links, times_ns) = (Column::Each(&self.links[..]), Column::Each(&self.times_ns[..]));
+        Frames::new(&self.bytes, &self.wires, links, times_ns)
     }
 }
 

@@ -12,7 +12,7 @@ mod parse;
 mod tunnel;
 
 pub use extras::{Extras, tcp_flags};
-pub use frames::{Frame, FrameColumns, Frames};
+pub use frames::{Column, Frame, FrameColumns, Frames};
 pub use ip::{Transport, has_ports};
 pub use link::LinkType;
 pub use parse::{Tunnels, parse, parse_inner, parse_transport};

@@ -10,7 +10,7 @@ pub use sample::{Detail, Sample, SampledPacket};
 pub use series::{Bin, Series};
 
 use crate::key::{CanonicalKey, Extract, FlowKey, Key16, Key37, KeyKind, KeySpec};
-use crate::packet::{Frames, Headers, Transport, Tunnels, parse_transport};
+use crate::packet::{Column, Frames, Headers, Transport, Tunnels, parse_transport};
 use crate::terms::Size;
 
 /// The packets of an epoch over time: a [`Series`] of all packets and a [`Sample`] of some.
@@ -71,10 +71,13 @@ impl Timeline {
         let (key, tunnels) = (self.key, self.tunnels);
         if tunnels == Tunnels::InnerBytes {
             for frame in frames.iter() {
-                self.series.add(&[frame.time_ns], &[tunnels.read(&frame).1]);
+                self.series.add_at(frame.time_ns, one(tunnels.read(&frame).1));
             }
         } else {
-            self.series.add(frames.times_ns(), frames.wires());
+            match frames.times_ns() {
+                Column::Each(times_ns) => self.series.add(times_ns, frames.wires()),
+                Column::Same(time_ns) => self.series.add_at(time_ns, frames.size()),
+            }
         }
         self.sample.pass(frames.len() as u64, |place| {
             let frame = frames.at(place);

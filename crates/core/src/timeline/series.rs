@@ -131,6 +131,12 @@ impl Series {
         }
     }
 
+    /// Adds packets of one time.
+    pub(super) fn add_at(&mut self, time_ns: i64, size: Size) {
+        self.reach(time_ns);
+        self.put(time_ns, size);
+    }
+
     pub(super) fn merge(&mut self, other: &Self) {
         while self.width_ns < other.width_ns {
             self.double();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use flowgauge_core::batcher::{Batcher, Take};
 use flowgauge_core::block::Block;
-use flowgauge_core::packet::Frames;
+use flowgauge_core::packet::{Column, Frames};
 use flowgauge_core::timeline::Timeline;
 
 use crate::clock::Clock;
@@ -31,11 +31,11 @@ impl PacketSlice for Frames<'_> {
         Self::len(self)
     }
     fn wire_bytes(self) -> u64 {
-        self.wires().iter().map(|wire| u64::from(*wire)).sum()
+        self.size().bytes
     }
     #[inline(always)]
     fn time_ns(self, place: usize) -> i64 {
-        self.times_ns()[place]
+        self.times_ns().at(place)
     }
     #[inline(always)]
     fn part(self, places: Range<usize>) -> Self {
@@ -43,14 +43,11 @@ impl PacketSlice for Frames<'_> {
     }
     #[inline(always)]
     fn run(self, clock: &mut Clock) -> usize {
-        let (first_ns, others_ns) = (self.times_ns()[0], &self.times_ns()[1..]);
-        // The packets of a driver's burst have the same time.
-        let is_burst = others_ns.last().is_some_and(|last_ns| *last_ns == first_ns)
-            && others_ns.iter().fold(0, |all, time_ns| all | (time_ns ^ first_ns)) == 0;
-        if is_burst && clock.flows(first_ns) {
-            return others_ns.len();
+        match self.times_ns() {
+            Column::Same(time_ns) if clock.flows(time_ns) => self.len() - 1,
+            Column::Same(_) => 0,
+            Column::Each(times_ns) => clock.run(times_ns[1..].iter().copied()),
         }
-        clock.run(others_ns.iter().copied())
     }
     fn put(self, batcher: &mut Batcher, most: u64, to: &mut dyn Take) -> (usize, u64) {
         batcher.take(self, most, to)
