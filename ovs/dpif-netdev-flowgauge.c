@@ -129,17 +129,28 @@ captured_bytes(const struct dp_packet *packet)
 #endif
 }
 
+/* Packets to push. */
+struct burst {
+    const void *data[NETDEV_MAX_BURST];
+    uint32_t captured[NETDEV_MAX_BURST];
+    uint32_t wire[NETDEV_MAX_BURST];
+};
+
+static inline void
+put_packet(struct burst *burst, uint32_t at, const struct dp_packet *packet)
+{
+    burst->data[at] = dp_packet_data(packet);
+    burst->captured[at] = captured_bytes(packet);
+    burst->wire[at] = dp_packet_size(packet);
+}
+
 void
 flowgauge_tap_measure(struct flowgauge_tap *tap,
                       const struct dp_packet_batch *batch, long long int now)
 {
-    const void *data[NETDEV_MAX_BURST];
-    uint32_t captured[NETDEV_MAX_BURST];
-    uint32_t wire[NETDEV_MAX_BURST];
+    struct burst burst;
     struct dp_packet *packet;
     struct fg_meter *meter;
-    uint64_t bytes = 0;
-    uint64_t wanted;
     uint32_t n = 0;
 
     atomic_read_explicit(&tap->meter, &meter, memory_order_acquire);
@@ -153,19 +164,26 @@ flowgauge_tap_measure(struct flowgauge_tap *tap,
         return;
     }
 
-    DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
-        bytes += dp_packet_size(packet);
-    }
-    wanted = fg_want(meter, dp_packet_batch_size(batch), bytes, wall_ns(now));
-    for (; wanted; wanted = zero_rightmost_1bit(wanted)) {
-        packet = batch->packets[raw_ctz(wanted)];
-        data[n] = dp_packet_data(packet);
-        captured[n] = captured_bytes(packet);
-        wire[n] = dp_packet_size(packet);
-        n++;
+    if (!fg_samples(meter)) {
+        DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
+            put_packet(&burst, n++, packet);
+        }
+    } else {
+        uint64_t bytes = 0;
+        uint64_t wanted;
+
+        DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
+            bytes += dp_packet_size(packet);
+        }
+        wanted = fg_want(meter, dp_packet_batch_size(batch), bytes,
+                         wall_ns(now));
+        for (; wanted; wanted = zero_rightmost_1bit(wanted)) {
+            put_packet(&burst, n++, batch->packets[raw_ctz(wanted)]);
+        }
     }
     if (n) {
-        library.push(meter, n, data, captured, wire, wall_ns(now));
+        library.push(meter, n, burst.data, burst.captured, burst.wire,
+                     wall_ns(now));
     }
     add_to(&tap->n_measured, dp_packet_batch_size(batch));
 }

@@ -177,7 +177,7 @@ typedef struct fg_settings {
 } fg_settings;
 
 /*
- A meter. Only `fg_want` may use the fields.
+ A meter. Only `fg_want` and `fg_samples` may use the fields.
  */
 typedef struct fg_meter {
   /*
@@ -340,6 +340,14 @@ extern "C" {
 #endif
 
 /*
+ * Says whether fg_want() may leave packets out. If not, push all of them without asking it.
+ */
+static inline int fg_samples(const fg_meter *meter)
+{
+    return meter == NULL || __atomic_load_n(&meter->samples, __ATOMIC_RELAXED) != 0;
+}
+
+/*
  * Says which packets of a burst of up to 64 to push, before they are touched: a bit for each, the first
  * one's lowest. They have `bytes` bytes on the wire and arrived at `now_ns`. Push those that are wanted
  * next, in their order; the others are counted as skipped. After an error none are wanted.
@@ -360,7 +368,7 @@ static inline uint64_t fg_want(fg_meter *meter, uint32_t packets, uint64_t bytes
             __atomic_store_n(&meter->last_ns, now_ns, __ATOMIC_RELAXED);
             return 0;
         }
-        if (!__atomic_load_n(&meter->samples, __ATOMIC_RELAXED) & (packets < 64)) {
+        if (packets < 64 && !fg_samples(meter)) {
             return (UINT64_C(1) << packets) - 1;
         }
     }

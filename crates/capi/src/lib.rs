@@ -76,7 +76,7 @@ pub struct fg_group {
     _nothing: [u8; 0],
 }
 
-/// A meter. Only `fg_want` may use the fields.
+/// A meter. Only `fg_want` and `fg_samples` may use the fields.
 #[repr(C)]
 pub struct fg_meter {
     /// Number of packets, from the next one on, that are certainly not wanted.

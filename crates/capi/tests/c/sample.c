@@ -23,6 +23,7 @@ static long long run(int with_inline, const char *options)
                              .pace = FG_REPLAY, .take = take };
     CHECK(fg_open(&settings, &group) == FG_OK);
     fg_meter *meter = fg_queue(group, 0);
+    CHECK(fg_samples(meter) == (strstr(options, "before=headers") != NULL));
     make(&burst, 3);
     for (int i = 0; i < BURSTS; i++) {
         int64_t now = i * INT64_C(1000);
