@@ -31,13 +31,13 @@ use flowgauge_core::packet::{Column, Frame, Frames, LinkType};
 pub struct Burst<'a> {
     bytes: ArrayVec<&'a [u8], BATCH_PACKETS>,
     columns: &'a mut Columns,
-    arrived: Option<Arrived>,
+    arrived: Option<Arrived<'a>>,
     thinned: Option<Thinned>,
 }
 
-/// Frames that a driver handed over at once, which are all of a burst.
-struct Arrived {
-    frames: usize,
+/// What a driver handed over at once, beside the captured bytes of each frame.
+struct Arrived<'a> {
+    wires: &'a [u32],
     link: LinkType,
     time_ns: i64,
 }
@@ -122,17 +122,14 @@ impl<'a> Burst<'a> {
     /// The frames.
     ///
     /// # Panics
-    /// When the burst has other frames beside those that [arrived](Self::arrive) together.
+    /// When frames were added to those that [arrived](Self::arrive) together.
     #[inline]
     pub fn frames(&self) -> Frames<'_> {
+        if let Some(Arrived { wires, link, time_ns }) = self.arrived {
+            return Frames::new(&self.bytes, wires, Column::Same(link), Column::Same(time_ns));
+        }
         let (Columns { wires, links, times_ns }, len) = (&*self.columns, self.len());
-        let (links, times_ns) = match self.arrived {
-            Some(Arrived { frames, link, time_ns }) => {
-                assert_eq!(frames, len, "the frames of the burst arrived together");
-                (Column::Same(link), Column::Same(time_ns))
-            }
-            None => (Column::Each(&links[..len]), Column::Each(&times_ns[..len])),
-        };
+        let (links, times_ns) = (Column::Each(&links[..len]), Column::Each(&times_ns[..len]));
         Frames::new(&self.bytes, &wires[..len], links, times_ns)
     }
 
@@ -180,11 +177,12 @@ impl<'a> Burst<'a> {
         &mut self,
         frames: &[T],
         bytes: impl Fn(&T) -> &'a [u8],
-        wires: &[u32],
+        wires: &'a [u32],
         link: LinkType,
         time_ns: i64,
     ) {
         assert!(self.is_empty(), "the burst has frames already");
+        assert_eq!(frames.len(), wires.len(), "each frame has a length");
         // Room for eight frames is checked at once.
         let (eights, rest) = frames.as_chunks::<8>();
         for eight in eights {
@@ -192,8 +190,7 @@ impl<'a> Burst<'a> {
             assert!(self.bytes.try_extend_from_slice(&eight).is_ok(), "the frames do not fit");
         }
         self.bytes.extend(rest.iter().map(bytes));
-        self.columns.wires[..frames.len()].copy_from_slice(wires);
-        self.arrived = Some(Arrived { frames: frames.len(), link, time_ns });
+        self.arrived = Some(Arrived { wires, link, time_ns });
     }
 }
 
