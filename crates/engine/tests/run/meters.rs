@@ -4,7 +4,9 @@ use std::sync::Mutex;
 
 use flowgauge_core::block::{Parsed, ParsedColumns, ParsedRow};
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::packet::{Frame, FrameColumns, Headers, Ip, LinkType, Ports, parse};
+use flowgauge_core::packet::{
+    Column, Frame, FrameColumns, Frames, Headers, Ip, LinkType, Ports, parse,
+};
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, EpochLength, Meter, Plan};
@@ -120,6 +122,44 @@ fn bursts_of_any_size_give_the_report_of_a_run() {
             });
             assert!(lines == reference, "{} in bursts of {burst}", config.name);
         }
+    }
+}
+
+/// Lines by measurement, as several measurements close at any time.
+fn sorted(mut lines: Vec<Value>) -> Vec<Value> {
+    lines.sort_by_key(|line| line["measurement"].as_str().map(str::to_owned));
+    lines
+}
+
+/// A driver's burst counts as frames that have the same time each: in one measurement, in
+/// several, and over time.
+#[test]
+fn a_burst_of_one_time_counts_as_frames_of_equal_times() {
+    println!("seed 36");
+    let bytes = mixed(36, PACKETS);
+    let mut frames = frames(&bytes);
+    for burst in frames.chunks_mut(32) {
+        let time_ns = burst[0].time_ns;
+        for frame in burst {
+            frame.time_ns = time_ns;
+        }
+    }
+    let mut groups: Vec<_> = different().into_iter().map(|config| vec![config]).collect();
+    groups.push(different());
+    groups.push(vec![asking(&["findings"])]);
+    for group in groups {
+        let reference = pushed(group.clone(), |meter| {
+            frames.chunks(32).for_each(|burst| push(meter, burst));
+        });
+        let lines = pushed(group.clone(), |meter| {
+            for burst in frames.chunks(32) {
+                let bytes: Vec<_> = burst.iter().map(|frame| frame.bytes).collect();
+                let wires: Vec<_> = burst.iter().map(|frame| frame.wire).collect();
+                let (link, time_ns) = (Column::Same(burst[0].link), Column::Same(burst[0].time_ns));
+                meter.push(Frames::new(&bytes, &wires, link, time_ns));
+            }
+        });
+        assert!(!lines.is_empty() && sorted(lines) == sorted(reference), "{}", group[0].name);
     }
 }
 
