@@ -304,8 +304,12 @@ impl Block {
 
     #[inline(always)]
     fn put(&mut self, tuple: Tuple<8>, wire: u32, time_ns: i64) {
-        self.columns.tuples[self.len] = tuple;
-        self.extend(&[wire], Column::Same(time_ns));
+        let at = self.len;
+        self.columns.tuples[at] = tuple;
+        self.columns.wires[at] = wire;
+        self.columns.times_ns[at] = time_ns;
+        self.pass(time_ns);
+        self.len += 1;
     }
 
     /// Adds the packets whose five-tuples were written to the first free places of the columns.
@@ -314,11 +318,17 @@ impl Block {
         let range = self.len..self.len + wires.len();
         self.columns.wires[range.clone()].copy_from_slice(wires);
         times_ns.copy_to(&mut self.columns.times_ns[range.clone()]);
-        for time_ns in &self.columns.times_ns[range.clone()] {
-            self.ordered &= self.last_ns <= *time_ns;
-            self.last_ns = *time_ns;
+        for place in range.clone() {
+            self.pass(self.columns.times_ns[place]);
         }
         self.len = range.end;
+    }
+
+    /// Notes whether the time of the next packet is in order.
+    #[inline(always)]
+    fn pass(&mut self, time_ns: i64) {
+        self.ordered &= self.last_ns <= time_ns;
+        self.last_ns = time_ns;
     }
 
     /// The packets of a range, in order.

@@ -336,6 +336,7 @@ impl Intake {
     }
 
     /// Passes packets that passed the filter to the batcher; returns their number.
+    // Inlined, since a copy of the slice would wait for the stores of its fields.
     #[inline(always)]
     fn put(&mut self, packets: impl PacketSlice, crew: &mut dyn Crew) -> usize {
         let (taken, keyed) = packets.put(&mut self.batcher, self.stretch_left, crew);
