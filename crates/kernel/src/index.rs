@@ -76,7 +76,7 @@ pub fn guess_flows(isa: Isa, groups: &[[u32; GROUP]], digests: &[u64], guesses: 
         #[cfg(target_arch = "x86_64")]
         // SAFETY: holding an `Isa` of this level proves that it was detected.
         Level::Avx512 => unsafe { x86::guess_with_avx512(groups, digests, guesses) },
-        // AVX2 is no faster here than SSE2.
+        // With AVX2 a table is no faster than with SSE2.
         _ => guess(groups, digests, guesses, equal_in_group),
     }
 }
