@@ -39,9 +39,8 @@ static struct {
     const char *(*error)(void);
     int (*open)(const struct fg_settings *, struct fg_group **);
     struct fg_meter *(*queue)(const struct fg_group *, uint32_t);
-    uint64_t (*pick)(struct fg_meter *, uint32_t, uint64_t, int64_t);
-    int (*push)(struct fg_meter *, uint32_t, const void *const *,
-                const uint32_t *, const uint32_t *, int64_t);
+    int (*push_mbufs)(struct fg_meter *, uint32_t, const void *const *,
+                      const struct fg_mbuf_layout *, int64_t);
     int (*advance)(struct fg_meter *, int64_t);
     int (*dropped)(const struct fg_group *, uint64_t *);
     int (*close)(struct fg_group *);
@@ -80,14 +79,6 @@ static atomic_bool awaited = false;
 /* Microseconds between the monotonic and the wall clock. */
 static atomic_llong wall_offset = 0;
 
-/* The inline function fg_want() of flowgauge.h calls this. */
-uint64_t
-fg_pick(struct fg_meter *meter, uint32_t packets, uint64_t bytes,
-        int64_t now_ns)
-{
-    return library.pick(meter, packets, bytes, now_ns);
-}
-
 static int64_t
 wall_ns(long long int now)
 {
@@ -118,40 +109,29 @@ add_to(atomic_ullong *counter, unsigned long long int n)
     atomic_store_relaxed(counter, old + n);
 }
 
-/* Only the first segment of a packet is contiguous memory. */
-static uint32_t
-captured_bytes(const struct dp_packet *packet)
-{
+/* Where a packet is described.  Only its first segment is contiguous. */
+static const struct fg_mbuf_layout layout = {
 #ifdef DPDK_NETDEV
-    return packet->mbuf.data_len;
+    .buffer = offsetof(struct dp_packet, mbuf.buf_addr),
+    .start = offsetof(struct dp_packet, mbuf.data_off),
+    .captured = offsetof(struct dp_packet, mbuf.data_len),
+    .wire = offsetof(struct dp_packet, mbuf.pkt_len),
 #else
-    return dp_packet_size(packet);
+    .buffer = offsetof(struct dp_packet, base_),
+    .start = offsetof(struct dp_packet, data_ofs),
+    .captured = offsetof(struct dp_packet, size_),
+    .wire = offsetof(struct dp_packet, size_),
 #endif
-}
-
-/* Packets to push. */
-struct burst {
-    const void *data[NETDEV_MAX_BURST];
-    uint32_t captured[NETDEV_MAX_BURST];
-    uint32_t wire[NETDEV_MAX_BURST];
 };
-
-static inline void
-put_packet(struct burst *burst, uint32_t at, const struct dp_packet *packet)
-{
-    burst->data[at] = dp_packet_data(packet);
-    burst->captured[at] = captured_bytes(packet);
-    burst->wire[at] = dp_packet_size(packet);
-}
 
 void
 flowgauge_tap_measure(struct flowgauge_tap *tap,
                       const struct dp_packet_batch *batch, long long int now)
 {
-    struct burst burst;
-    struct dp_packet *packet;
+    const void *const *packets = (const void *const *) batch->packets;
+    uint32_t n = dp_packet_batch_size(batch);
+    int64_t now_ns = wall_ns(now);
     struct fg_meter *meter;
-    uint32_t n = 0;
 
     atomic_read_explicit(&tap->meter, &meter, memory_order_acquire);
     if (!meter) {
@@ -159,33 +139,15 @@ flowgauge_tap_measure(struct flowgauge_tap *tap,
 
         atomic_read_relaxed(&awaited, &is_awaited);
         if (is_awaited) {
-            add_to(&tap->n_missed, dp_packet_batch_size(batch));
+            add_to(&tap->n_missed, n);
         }
         return;
     }
 
-    if (!fg_samples(meter)) {
-        DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
-            put_packet(&burst, n++, packet);
-        }
-    } else {
-        uint64_t bytes = 0;
-        uint64_t wanted;
-
-        DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
-            bytes += dp_packet_size(packet);
-        }
-        wanted = fg_want(meter, dp_packet_batch_size(batch), bytes,
-                         wall_ns(now));
-        for (; wanted; wanted = zero_rightmost_1bit(wanted)) {
-            put_packet(&burst, n++, batch->packets[raw_ctz(wanted)]);
-        }
+    if (!fg_skip_mbufs(meter, n, packets, &layout, now_ns)) {
+        library.push_mbufs(meter, n, packets, &layout, now_ns);
     }
-    if (n) {
-        library.push(meter, n, burst.data, burst.captured, burst.wire,
-                     wall_ns(now));
-    }
-    add_to(&tap->n_measured, dp_packet_batch_size(batch));
+    add_to(&tap->n_measured, n);
 }
 
 void
@@ -245,8 +207,7 @@ load_library(void)
     FIND(abi_version);
     FIND(error);
     FIND(queue);
-    FIND(pick);
-    FIND(push);
+    FIND(push_mbufs);
     FIND(advance);
     FIND(dropped);
     FIND(close);

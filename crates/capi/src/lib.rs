@@ -16,6 +16,7 @@
 
 mod error;
 mod group;
+mod mbuf;
 mod meter;
 mod report;
 
@@ -76,7 +77,7 @@ pub struct fg_group {
     _nothing: [u8; 0],
 }
 
-/// A meter. Only `fg_want` and `fg_samples` may use the fields.
+/// A meter. Only the functions in this header may use the fields.
 #[repr(C)]
 pub struct fg_meter {
     /// Number of packets, from the next one on, that are certainly not wanted.
@@ -162,6 +163,22 @@ pub struct fg_headers {
     pub has_ports: u8,
     /// Must be 0.
     pub reserved: u8,
+}
+
+/// Where a program's own packet structures describe a packet: offsets in bytes from their start. For
+/// DPDK's `rte_mbuf` these are `buf_addr`, `data_off`, `data_len` and `pkt_len`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct fg_mbuf_layout {
+    /// Offset of the pointer to the buffer.
+    pub buffer: u16,
+    /// Offset of the packet's offset in the buffer, a `uint16_t`.
+    pub start: u16,
+    /// Offset of the number of bytes in the buffer, a `uint16_t`. Equal to `wire` if the buffer
+    /// always holds the whole packet.
+    pub captured: u16,
+    /// Offset of the number of bytes on the wire, a `uint32_t`.
+    pub wire: u16,
 }
 
 /// The version of the library's interface, to compare with `FG_ABI_VERSION`.
@@ -376,6 +393,41 @@ unsafe fn push_frames(
             .extend(rest.iter().zip(other_lengths).map(|(data, captured)| bytes(*data, *captured)));
         meter.push(Frames::new(&frames, wires, link, time_ns));
     }
+}
+
+/// Measures packets in structures of the program, which arrived at `now_ns`. If a sampler decides
+/// before headers, it also decides about these packets; do not ask `fg_want` about them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_push_mbufs(
+    meter: *mut fg_meter,
+    packets: u32,
+    mbufs: *const *const c_void,
+    layout: *const fg_mbuf_layout,
+    now_ns: i64,
+) -> c_int {
+    entry(|| {
+        // SAFETY: the caller says so.
+        let slot = unsafe { Slot::of(meter)? };
+        if packets == 0 {
+            return Ok(FG_OK);
+        }
+        // SAFETY: the caller says so.
+        let layout = unsafe { layout.as_ref() };
+        let layout = layout.ok_or_else(|| Problem::argument(c"the layout is NULL"))?;
+        if mbufs.is_null() {
+            return Err(Problem::argument(c"the array is NULL"));
+        }
+        // SAFETY: there are so many, as the caller says.
+        let mbufs = unsafe { std::slice::from_raw_parts(mbufs, packets as usize) };
+        let samples = slot.samples();
+        slot.with(packets, |link, meter| {
+            for mbufs in mbufs.chunks(BURST) {
+                // SAFETY: each is a structure of this layout, as the caller says.
+                unsafe { mbuf::push(meter, *link, mbufs, layout, samples, now_ns) };
+            }
+        })
+        .map(|()| FG_OK)
+    })
 }
 
 /// Measures packets whose headers the program has parsed. A measurement with a filter counts them

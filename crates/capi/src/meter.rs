@@ -153,6 +153,12 @@ impl Slot {
         slot.ok_or_else(|| Problem::argument(c"the meter is NULL"))
     }
 
+    /// Whether a sampler decides before headers, or no packet is wanted after an error.
+    #[inline]
+    pub(crate) fn samples(&self) -> bool {
+        self.words.samples.load(Ordering::Relaxed) != 0
+    }
+
     /// Gives this thread exclusive use of the meter, for a call with `packets` packets.
     #[inline]
     pub(crate) fn with<T>(

@@ -81,7 +81,7 @@ fn sanitizes(flag: &str) -> bool {
         && runs(&mut Command::new(program))
 }
 
-const PROGRAMS: [&str; 4] = ["misuse", "threads", "sample", "parsed"];
+const PROGRAMS: [&str; 5] = ["misuse", "threads", "sample", "parsed", "mbufs"];
 
 fn run_all(suffix: &str, flags: &[&str]) {
     let suppressions = format!("suppressions={}", here("tests/c/tsan.supp").display());

@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::fs;
+use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +21,21 @@ struct Burst {
     frames: [[u8; 60]; BURST],
     headers: [fg_headers; BURST],
 }
+
+/// As a program describes a packet.
+#[repr(C)]
+struct Mbuf {
+    buffer: *const c_void,
+    wire: u32,
+    start: u16,
+}
+
+static LAYOUT: fg_mbuf_layout = fg_mbuf_layout {
+    buffer: offset_of!(Mbuf, buffer) as u16,
+    start: offset_of!(Mbuf, start) as u16,
+    captured: offset_of!(Mbuf, wire) as u16,
+    wire: offset_of!(Mbuf, wire) as u16,
+};
 
 impl Burst {
     fn new() -> Self {
@@ -53,16 +69,19 @@ impl Burst {
         let data = self.frames.each_ref().map(|frame| frame.as_ptr().cast());
         let lengths = [60; BURST];
         let bytes = 60 * BURST as u64;
+        let mbufs = data.map(|buffer| Mbuf { buffer, wire: 60, start: 0 });
+        let of_mbufs = mbufs.each_ref().map(|mbuf| std::ptr::from_ref(mbuf).cast());
         // SAFETY: the meter is one of the library's, and the arrays have as many items as the calls say.
         let codes = unsafe {
             let wanted = fg_pick(meter, BURST as u32, bytes, now_ns).count_ones();
             [
                 fg_push(meter, wanted, data.as_ptr(), lengths.as_ptr(), lengths.as_ptr(), now_ns),
+                fg_push_mbufs(meter, BURST as u32, of_mbufs.as_ptr(), &raw const LAYOUT, now_ns),
                 fg_push_parsed(meter, BURST as u32, self.headers.as_ptr(), now_ns),
                 fg_advance(meter, now_ns),
             ]
         };
-        assert_eq!(codes, [FG_OK; 3]);
+        assert_eq!(codes, [FG_OK; 4]);
     }
 }
 

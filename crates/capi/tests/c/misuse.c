@@ -38,6 +38,7 @@ int main(void)
     fg_group *group;
     fg_meter *meter;
     fg_headers headers = { .version = 4 };
+    fg_mbuf_layout layout = { 0 };
     uint64_t dropped;
     make(&burst, 1);
 
@@ -49,8 +50,10 @@ int main(void)
     CHECK(fg_open(&settings, NULL) == FG_EINVAL);
     CHECK(fg_queue(NULL, 0) == NULL && strstr(fg_error(), "NULL"));
     CHECK(fg_link(NULL, 1) == FG_EINVAL);
-    CHECK(fg_samples(NULL) && fg_want(NULL, 1, 60, 0) == 0);
+    CHECK(fg_want(NULL, 1, 60, 0) == 0);
+    CHECK(!fg_skip_mbufs(NULL, 1, burst.data, &layout, 0));
     CHECK(push(NULL, &burst, 0) == FG_EINVAL);
+    CHECK(fg_push_mbufs(NULL, 1, burst.data, &layout, 0) == FG_EINVAL);
     CHECK(fg_push_parsed(NULL, 1, &headers, 0) == FG_EINVAL);
     CHECK(fg_advance(NULL, 0) == FG_EINVAL);
     CHECK(fg_end(NULL) == FG_EINVAL);
@@ -86,8 +89,11 @@ int main(void)
     CHECK(fg_push(meter, 1, burst.data, NULL, burst.wire, 0) == FG_EINVAL);
     CHECK(fg_push(meter, 1, burst.data, burst.captured, NULL, 0) == FG_EINVAL);
     CHECK(fg_push(meter, 0, NULL, NULL, NULL, 0) == FG_OK);
+    CHECK(fg_push_mbufs(meter, 1, NULL, &layout, 0) == FG_EINVAL);
+    CHECK(fg_push_mbufs(meter, 1, burst.data, NULL, 0) == FG_EINVAL && strstr(fg_error(), "layout"));
+    CHECK(fg_push_mbufs(meter, 0, NULL, NULL, 0) == FG_OK);
     CHECK(fg_push_parsed(meter, 1, NULL, 0) == FG_EINVAL);
-    CHECK(!fg_samples(meter) && fg_want(meter, 0, 0, 1) == 0);
+    CHECK(fg_want(meter, 0, 0, 1) == 0);
     for (uint32_t packets = 1; packets <= 64; packets++)
         CHECK(fg_want(meter, packets, 60, 1) == UINT64_MAX >> (64 - packets));
     CHECK(fg_want(meter, 65, 60, 1) == 0 && strstr(fg_error(), "64"));
@@ -106,7 +112,8 @@ int main(void)
     CHECK(fg_close(group) == FG_OK);
     CHECK(fg_close(group) == FG_ECLOSED);
     CHECK(push(meter, &burst, 2) == FG_ECLOSED);
-    CHECK(fg_samples(meter) && fg_want(meter, 8, 480, 2) == 0);
+    CHECK(fg_push_mbufs(meter, 1, burst.data, &layout, 2) == FG_ECLOSED);
+    CHECK(fg_want(meter, 8, 480, 2) == 0);
     CHECK(fg_advance(meter, 3) == FG_ECLOSED && fg_end(meter) == FG_ECLOSED);
     CHECK(fg_queue(group, 0) == NULL && fg_poll(group, 0, close_inside, NULL) == FG_ECLOSED);
 

@@ -1,4 +1,5 @@
-/* A sampler before headers: the inline test skips the packets that the meter would, and the account has them. */
+/* A sampler before headers: the inline test skips the packets that the meter would, and the account has them,
+ * whichever function the packets are pushed by. */
 #include "check.h"
 
 #define BURSTS 5000
@@ -12,9 +13,26 @@ static void take(void *user, const fg_report *report)
         snprintf(last, sizeof last, "%s", report->bytes);
 }
 
+/* As the program's own structure describes a packet. */
+struct packet {
+    const void *buffer;
+    uint32_t wire;
+    uint16_t start;
+};
+
+static const fg_mbuf_layout layout = {
+    .buffer = offsetof(struct packet, buffer), .start = offsetof(struct packet, start),
+    .captured = offsetof(struct packet, wire), .wire = offsetof(struct packet, wire),
+};
+
+/* Who decides which packets of a burst are pushed. */
+enum decides { INLINE, CALL, MBUFS };
+
 /* Pushes the wanted packets of each burst; returns their number. */
-static long long run(int with_inline, const char *options)
+static long long run(enum decides decides, const char *options)
 {
+    static struct packet packets[BURST];
+    static const void *mbufs[BURST];
     static struct burst burst, wanted;
     uint64_t seed = 1;
     long long pushed = 0;
@@ -23,12 +41,20 @@ static long long run(int with_inline, const char *options)
                              .pace = FG_REPLAY, .take = take };
     CHECK(fg_open(&settings, &group) == FG_OK);
     fg_meter *meter = fg_queue(group, 0);
-    CHECK(fg_samples(meter) == (strstr(options, "before=headers") != NULL));
     make(&burst, 3);
+    for (int i = 0; i < BURST; i++) {
+        packets[i] = (struct packet){ burst.bytes[i], 60, 0 };
+        mbufs[i] = &packets[i];
+    }
     for (int i = 0; i < BURSTS; i++) {
         int64_t now = i * INT64_C(1000);
-        uint64_t mask = with_inline ? fg_want(meter, BURST, BURST * 60, now)
-                                    : fg_pick(meter, BURST, BURST * 60, now);
+        if (decides == MBUFS) {
+            if (!fg_skip_mbufs(meter, BURST, mbufs, &layout, now))
+                CHECK(fg_push_mbufs(meter, BURST, mbufs, &layout, now) == FG_OK);
+            continue;
+        }
+        uint64_t mask = decides == INLINE ? fg_want(meter, BURST, BURST * 60, now)
+                                          : fg_pick(meter, BURST, BURST * 60, now);
         uint32_t count = 0;
         for (; mask; mask &= mask - 1, count++) {
             int at = __builtin_ctzll(mask);
@@ -41,6 +67,8 @@ static long long run(int with_inline, const char *options)
     }
     CHECK(fg_close(group) == FG_OK);
     CHECK(number(last, "read") == (long long)BURSTS * BURST);
+    if (decides == MBUFS)
+        pushed = number(last, "keyed");
     CHECK(number(last, "keyed") == pushed);
     CHECK(number(last, "skipped") == (long long)BURSTS * BURST - pushed);
     CHECK(number(last, "skipped_bytes") == 60 * number(last, "skipped"));
@@ -50,12 +78,15 @@ static long long run(int with_inline, const char *options)
 int main(void)
 {
     const char *uniform = "key=source accelerator=uniform:sample=100,before=headers memory=4MiB";
-    long long pushed = run(1, uniform);
+    long long pushed = run(INLINE, uniform);
     static char with_inline[sizeof last];
     CHECK(pushed > BURSTS * BURST / 120 && pushed < BURSTS * BURST / 80);
     memcpy(with_inline, last, sizeof last);
-    CHECK(run(0, uniform) == pushed);
+    CHECK(run(CALL, uniform) == pushed);
     CHECK(!strcmp(with_inline, last));
-    CHECK(run(1, "key=source memory=4MiB") == (long long)BURSTS * BURST);
+    CHECK(run(MBUFS, uniform) == pushed);
+    CHECK(!strcmp(with_inline, last));
+    for (enum decides decides = INLINE; decides <= MBUFS; decides++)
+        CHECK(run(decides, "key=source memory=4MiB") == (long long)BURSTS * BURST);
     return 0;
 }
