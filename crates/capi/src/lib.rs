@@ -412,7 +412,7 @@ pub unsafe extern "C" fn fg_push_mbufs(
             return Ok(FG_OK);
         }
         // SAFETY: the caller says so.
-        let layout = unsafe { layout.as_ref() };
+        let layout = unsafe { layout.as_ref() }.copied();
         let layout = layout.ok_or_else(|| Problem::argument(c"the layout is NULL"))?;
         if mbufs.is_null() {
             return Err(Problem::argument(c"the array is NULL"));

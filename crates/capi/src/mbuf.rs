@@ -1,6 +1,7 @@
 //! Packets in structures of the program.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use arrayvec::ArrayVec;
 use flowgauge_core::packet::{Column, Frames, LinkType};
@@ -16,72 +17,82 @@ pub(crate) unsafe fn push(
     meter: &mut dyn Meter,
     link: LinkType,
     mbufs: &[*const c_void],
-    layout: &fg_mbuf_layout,
+    layout: fg_mbuf_layout,
     samples: bool,
     now_ns: i64,
 ) {
-    let (mut frames, mut wires) = (ArrayVec::<&[u8], BURST>::new(), ArrayVec::<u32, BURST>::new());
-    if samples {
-        let bytes = mbufs.iter().map(|mbuf| {
-            // SAFETY: this function's contract.
-            u64::from(unsafe { layout.wire(*mbuf) })
-        });
-        let (packets, bytes) = (mbufs.len() as u32, bytes.sum());
-        let mut wanted = meter.want(&Arrivals { packets, bytes, time_ns: now_ns });
-        while wanted != 0 {
-            let mbuf = mbufs[wanted.trailing_zeros() as usize];
-            wanted &= wanted - 1;
-            // SAFETY: this function's contract.
-            let (frame, wire) = unsafe { layout.read(mbuf) };
-            frames.push(frame);
-            wires.push(wire);
+    let mut wanted = ArrayVec::<_, BURST>::new();
+    let mut read = Read { frames: [MaybeUninit::uninit(); _], wires: [MaybeUninit::uninit(); _] };
+    let mbufs = if samples {
+        // SAFETY: this function's contract.
+        let bytes = mbufs.iter().map(|mbuf| u64::from(unsafe { layout.wire(*mbuf) })).sum();
+        let arrivals = Arrivals { packets: mbufs.len() as u32, bytes, time_ns: now_ns };
+        let mut mask = meter.want(&arrivals);
+        while mask != 0 {
+            wanted.push(mbufs[mask.trailing_zeros() as usize]);
+            mask &= mask - 1;
         }
+        &wanted
     } else {
-        // Room for eight frames is checked at once.
-        let (eights, rest) = mbufs.as_chunks::<8>();
-        for eight in eights {
-            // SAFETY: this function's contract.
-            let read = eight.map(|mbuf| unsafe { layout.read(mbuf) });
-            frames.try_extend_from_slice(&read.map(|(frame, _)| frame)).expect("a burst fits");
-            wires.try_extend_from_slice(&read.map(|(_, wire)| wire)).expect("a burst fits");
-        }
-        for mbuf in rest {
-            // SAFETY: this function's contract.
-            let (frame, wire) = unsafe { layout.read(*mbuf) };
-            frames.push(frame);
-            wires.push(wire);
-        }
+        mbufs
+    };
+    if !mbufs.is_empty() {
+        // SAFETY: this function's contract.
+        let (frames, wires) = unsafe { read.all(mbufs, layout) };
+        meter.push(Frames::new(frames, wires, Column::Same(link), Column::Same(now_ns)));
     }
-    if !frames.is_empty() {
-        meter.push(Frames::new(&frames, &wires, Column::Same(link), Column::Same(now_ns)));
+}
+
+/// The packets of a burst in columns.
+struct Read<'a> {
+    frames: [MaybeUninit<&'a [u8]>; BURST],
+    wires: [MaybeUninit<u32>; BURST],
+}
+
+impl<'a> Read<'a> {
+    /// Reads up to [`BURST`] packets.
+    ///
+    /// # Safety
+    /// Each item points to a structure of this layout, whose captured bytes are readable for `'a`.
+    // Inlined, it would not find registers for all offsets.
+    #[inline(never)]
+    unsafe fn all(
+        &mut self,
+        mbufs: &[*const c_void],
+        layout: fg_mbuf_layout,
+    ) -> (&[&'a [u8]], &[u32]) {
+        let count = mbufs.len();
+        let (frames, wires) = (&mut self.frames[..count], &mut self.wires[..count]);
+        for ((mbuf, frame), wire) in mbufs.iter().zip(&mut *frames).zip(&mut *wires) {
+            // SAFETY: this function's contract.
+            unsafe {
+                frame.write(layout.frame(*mbuf));
+                wire.write(layout.wire(*mbuf));
+            }
+        }
+        // SAFETY: the loop has written both columns.
+        unsafe { (frames.assume_init_ref(), wires.assume_init_ref()) }
     }
 }
 
 impl fg_mbuf_layout {
-    /// The captured bytes and the length on the wire of a packet.
+    /// The captured bytes of a packet.
     ///
     /// # Safety
     /// It points to a structure of this layout, whose captured bytes are readable for `'a`.
     #[inline(always)]
-    unsafe fn read<'a>(&self, mbuf: *const c_void) -> (&'a [u8], u32) {
+    unsafe fn frame<'a>(self, mbuf: *const c_void) -> &'a [u8] {
         let number = |offset: u16| {
             // SAFETY: the layout says so.
             unsafe { mbuf.byte_add(offset.into()).cast::<u16>().read_unaligned() }
         };
+        let is_whole = self.captured == self.wire;
         // SAFETY: as above.
-        let (buffer, wire) = unsafe {
-            (
-                mbuf.byte_add(self.buffer.into()).cast::<*const u8>().read_unaligned(),
-                self.wire(mbuf),
-            )
-        };
-        let whole = self.captured == self.wire;
-        let captured = if whole { wire } else { number(self.captured).into() };
-        // SAFETY: as above.
-        let bytes = unsafe {
+        unsafe {
+            let buffer = mbuf.byte_add(self.buffer.into()).cast::<*const u8>().read_unaligned();
+            let captured = if is_whole { self.wire(mbuf) } else { number(self.captured).into() };
             std::slice::from_raw_parts(buffer.add(number(self.start).into()), captured as usize)
-        };
-        (bytes, wire)
+        }
     }
 
     /// The length of a packet on the wire.
@@ -89,7 +100,7 @@ impl fg_mbuf_layout {
     /// # Safety
     /// It points to a structure of this layout.
     #[inline(always)]
-    unsafe fn wire(&self, mbuf: *const c_void) -> u32 {
+    unsafe fn wire(self, mbuf: *const c_void) -> u32 {
         // SAFETY: as this function's contract says.
         unsafe { mbuf.byte_add(self.wire.into()).cast::<u32>().read_unaligned() }
     }

@@ -10,7 +10,7 @@ use super::{Bitmaps, Marks, counted_linearly, counting_error};
 use crate::key::FlowKey;
 use crate::summary::describe::form;
 use crate::summary::{
-    BuildError, BuildErrorKind, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
+    BuildError, BuildErrorKind, CACHED_BYTES, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
 };
 
 /// Packets between the prefetch of a word and its use.
@@ -115,11 +115,17 @@ impl Marks for LinearCounting {
     #[inline]
     fn mark(words: &mut [u64], digests: &[u64]) {
         let mask = words.len() - 1;
+        let set = |words: &mut [u64], digest: u64| {
+            words[(digest >> 6) as usize & mask] |= 1 << (digest % 64);
+        };
+        if size_of_val(words) <= CACHED_BYTES {
+            return digests.iter().for_each(|digest| set(words, *digest));
+        }
         for (i, &digest) in digests.iter().enumerate() {
             if let Some(&ahead) = digests.get(i + PREFETCH_AHEAD) {
                 prefetch(words, (ahead >> 6) as usize & mask);
             }
-            words[(digest >> 6) as usize & mask] |= 1 << (digest % 64);
+            set(words, digest);
         }
     }
 
