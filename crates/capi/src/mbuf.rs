@@ -70,8 +70,13 @@ impl<'a> Read<'a> {
                 wire.write(layout.wire(*mbuf));
             }
         }
-        // SAFETY: the loop has written both columns.
-        unsafe { (frames.assume_init_ref(), wires.assume_init_ref()) }
+        // SAFETY: the loop has written so many of both.
+        unsafe {
+            (
+                std::slice::from_raw_parts(frames.as_ptr().cast(), count),
+                std::slice::from_raw_parts(wires.as_ptr().cast(), count),
+            )
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use super::{Bitmaps, Marks, counted_linearly, counting_error};
 use crate::key::FlowKey;
 use crate::summary::describe::form;
 use crate::summary::{
-    BuildError, BuildErrorKind, CACHED_BYTES, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
+    BuildError, BuildErrorKind, CACHED_BYTES, Describe, Estimate, Info, Laws, Merge, Options,
+    Parameter, Summary,
 };
 
 /// Packets between the prefetch of a word and its use.
