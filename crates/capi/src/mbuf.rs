@@ -21,26 +21,43 @@ pub(crate) unsafe fn push(
     samples: bool,
     now_ns: i64,
 ) {
-    let mut wanted = ArrayVec::<_, BURST>::new();
-    let mut read = Read { frames: [MaybeUninit::uninit(); _], wires: [MaybeUninit::uninit(); _] };
+    let wanted;
     let mbufs = if samples {
         // SAFETY: this function's contract.
-        let bytes = mbufs.iter().map(|mbuf| u64::from(unsafe { layout.wire(*mbuf) })).sum();
-        let arrivals = Arrivals { packets: mbufs.len() as u32, bytes, time_ns: now_ns };
-        let mut mask = meter.want(&arrivals);
-        while mask != 0 {
-            wanted.push(mbufs[mask.trailing_zeros() as usize]);
-            mask &= mask - 1;
-        }
+        wanted = unsafe { choose(meter, mbufs, layout, now_ns) };
         &wanted
     } else {
         mbufs
     };
     if !mbufs.is_empty() {
+        let mut read =
+            Read { frames: [MaybeUninit::uninit(); _], wires: [MaybeUninit::uninit(); _] };
         // SAFETY: this function's contract.
         let (frames, wires) = unsafe { read.all(mbufs, layout) };
         meter.push(Frames::new(frames, wires, Column::Same(link), Column::Same(now_ns)));
     }
+}
+
+/// The packets that the sampler wants.
+///
+/// # Safety
+/// As [`push`].
+#[inline(never)]
+unsafe fn choose(
+    meter: &mut dyn Meter,
+    mbufs: &[*const c_void],
+    layout: fg_mbuf_layout,
+    now_ns: i64,
+) -> ArrayVec<*const c_void, BURST> {
+    // SAFETY: this function's contract.
+    let bytes = mbufs.iter().map(|mbuf| u64::from(unsafe { layout.wire(*mbuf) })).sum();
+    let mut mask = meter.want(&Arrivals { packets: mbufs.len() as u32, bytes, time_ns: now_ns });
+    let mut wanted = ArrayVec::new();
+    while mask != 0 {
+        wanted.push(mbufs[mask.trailing_zeros() as usize]);
+        mask &= mask - 1;
+    }
+    wanted
 }
 
 /// The packets of a burst in columns.

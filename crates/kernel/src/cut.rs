@@ -83,10 +83,15 @@ impl Cut {
             Level::Avx512 => unsafe { x86::with_avx512(self, frames, keys) },
             _ => 0,
         };
+        if whole == frames.len() {
+            return whole;
+        }
         whole + self.keys_singly(&frames[whole..], &mut keys[whole..])
     }
 
     /// The scalar twin of the vector loops, which stop at a group that is not whole or not common.
+    // Not inlined, so that a burst of whole groups skips no code.
+    #[inline(never)]
     fn keys_singly<K: Pod>(&self, frames: &[&[u8]], keys: &mut [K]) -> usize {
         let mask = u128::from_le_bytes(self.mask);
         let mut read = 0;

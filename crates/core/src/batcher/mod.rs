@@ -290,20 +290,27 @@ impl Batcher {
     /// Takes frames in order until `most` packets had a key, and passes full batches to `to`.
     /// Returns the number of frames taken, and of those with a key.
     pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        let Self { keys, isa, tunnels, keyless, unmeasured, .. } = self;
-        let tunnels = *tunnels;
-        // Usually all frames are common, and the loop below is not needed.
+        // Usually all frames are common.
         let common = frames.part(0..most.min(frames.ethernet() as u64) as usize);
         let cut = match_keys!(
-            keys,
+            &mut self.keys,
             (v4, _v6) => v4.take_cut(common, 0, to),
             lane => lane.take_cut(common, 0, to)
         );
         if cut == frames.len() || cut as u64 == most {
             return (cut, cut as u64);
         }
-        let (frames, most) = (frames.part(cut..frames.len()), most - cut as u64);
-        let (taken, keyed) = match_keys!(
+        let rest = frames.part(cut..frames.len());
+        let (taken, keyed) = self.take_any(rest, most - cut as u64, to);
+        (cut + taken, cut as u64 + keyed)
+    }
+
+    /// As [`Self::take`], for frames of any kind.
+    #[inline(never)]
+    fn take_any(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        let Self { keys, isa, tunnels, keyless, unmeasured, .. } = self;
+        let tunnels = *tunnels;
+        match_keys!(
             keys,
             (v4, v6) => {
                 let lanes = TwoLanes { v4, v6: v6.as_mut(), unmeasured, to };
@@ -313,8 +320,7 @@ impl Batcher {
                 let lanes = OneLane { lane, to };
                 isa.with_headers(&mut AddFrames { frames, tunnels, most, keyless, lanes })
             }
-        );
-        (cut + taken, cut as u64 + keyed)
+        )
     }
 
     /// As [`Self::take`], for a range of packets of a block.

@@ -7,7 +7,7 @@ mod slice;
 
 use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::block::Block;
-use flowgauge_core::packet::{Frame, Frames};
+use flowgauge_core::packet::{Column, Frame, Frames};
 use flowgauge_core::task;
 use flowgauge_core::timeline::Timeline;
 use flowgauge_filter::Filter;
@@ -199,6 +199,9 @@ impl Intake {
     /// # Errors
     /// When a thread of the crew is gone.
     pub(crate) fn take(&mut self, frames: Frames<'_>, crew: &mut dyn Crew) -> Result<(), Gone> {
+        if self.take_ordinary(frames, crew) {
+            return Ok(());
+        }
         let Some(mut filter) = self.filter.take() else {
             return self.take_packets(frames, None, crew);
         };
@@ -208,6 +211,29 @@ impl Intake {
         self.unfit = self.unfit.take().or(unfit);
         self.filter = Some(filter);
         taken
+    }
+
+    /// Ingests the burst of a driver if it needs nothing but the batcher: it neither opens nor ends
+    /// an epoch, and nothing chooses among its packets. Returns whether it did. This is the path of
+    /// nearly all bursts; it is short, since a switch in between evicts it from the cache.
+    fn take_ordinary(&mut self, frames: Frames<'_>, crew: &mut dyn Crew) -> bool {
+        let Column::Same(time_ns) = frames.times_ns() else { return false };
+        let packets = frames.len() as u64;
+        let takes_all = self.filter.is_none()
+            && self.sampling.is_none()
+            && self.thinning.is_none()
+            && self.timeline.is_none()
+            && (1..self.left.min(self.stretch_left)).contains(&packets);
+        if !takes_all || self.account.read == 0 || !self.clock.flows(time_ns) {
+            return false;
+        }
+        let (_, keyed) = self.batcher.take(frames, packets, crew);
+        self.account.read += packets;
+        self.left -= packets;
+        self.stretch_left -= keyed;
+        self.earliest_ns = self.earliest_ns.min(time_ns);
+        self.latest_ns = self.latest_ns.max(time_ns);
+        true
     }
 
     /// Ingests the packets of a block. If `passes` is given, it says for each place in the block

@@ -132,7 +132,7 @@ fn sorted(mut lines: Vec<Value>) -> Vec<Value> {
 }
 
 /// A driver's burst counts as frames that have the same time each: in one measurement, in
-/// several, and over time.
+/// several, over time, and where epochs end within bursts.
 #[test]
 fn a_burst_of_one_time_counts_as_frames_of_equal_times() {
     println!("seed 36");
@@ -147,6 +147,8 @@ fn a_burst_of_one_time_counts_as_frames_of_equal_times() {
     let mut groups: Vec<_> = different().into_iter().map(|config| vec![config]).collect();
     groups.push(different());
     groups.push(vec![asking(&["findings"])]);
+    let (epoch, updates) = (EpochLength::Packets(777), EpochLength::Packets(250));
+    groups.push(vec![Config { epoch, updates, ..asking(&["top", "cardinality"]) }]);
     for group in groups {
         let reference = pushed(group.clone(), |meter| {
             frames.chunks(32).for_each(|burst| push(meter, burst));
