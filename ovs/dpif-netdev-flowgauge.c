@@ -109,7 +109,7 @@ add_to(atomic_ullong *counter, unsigned long long int n)
     atomic_store_relaxed(counter, old + n);
 }
 
-/* Where a packet is described.  Only its first segment is contiguous. */
+/* Where the fields of a packet are.  The buffer holds its first segment. */
 static const struct fg_mbuf_layout layout = {
 #ifdef DPDK_NETDEV
     .buffer = offsetof(struct dp_packet, mbuf.buf_addr),

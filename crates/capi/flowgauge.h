@@ -204,25 +204,25 @@ typedef struct fg_meter {
 } fg_meter;
 
 /*
- Where a program's own packet structures describe a packet: offsets in bytes from their start. For
- DPDK's `rte_mbuf` these are `buf_addr`, `data_off`, `data_len` and `pkt_len`.
+ How a program's own structures describe a packet: where in them, in bytes from their start, four
+ fields are. Those of DPDK's `rte_mbuf` are `buf_addr`, `data_off`, `data_len` and `pkt_len`.
  */
 typedef struct fg_mbuf_layout {
   /*
-   Offset of the pointer to the buffer.
+   The place of the pointer to the buffer.
    */
   uint16_t buffer;
   /*
-   Offset of the packet's offset in the buffer, a `uint16_t`.
+   The place of a `uint16_t`: at which byte of the buffer the packet starts.
    */
   uint16_t start;
   /*
-   Offset of the number of bytes in the buffer, a `uint16_t`. Equal to `wire` if the buffer
-   always holds the whole packet.
+   The place of a `uint16_t`: how many bytes of the packet the buffer holds. It equals `wire` if
+   the buffer always holds the whole packet.
    */
   uint16_t captured;
   /*
-   Offset of the number of bytes on the wire, a `uint32_t`.
+   The place of a `uint32_t`: how many bytes the packet has on the wire.
    */
   uint16_t wire;
 } fg_mbuf_layout;
@@ -318,8 +318,8 @@ int fg_push(struct fg_meter *meter,
             int64_t now_ns);
 
 /*
- Measures packets in structures of the program, which arrived at `now_ns`. If a sampler decides
- before headers, it also decides about these packets; do not ask `fg_want` about them.
+ Measures packets that the program describes in structures of its own. They arrived at `now_ns`.
+ If a sampler decides before headers, it is asked about these packets here: do not call `fg_want`.
  */
 int fg_push_mbufs(struct fg_meter *meter,
                   uint32_t packets,

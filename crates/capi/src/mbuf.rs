@@ -1,4 +1,4 @@
-//! Packets in structures of the program.
+//! Packets that the program describes in structures of its own.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -71,7 +71,7 @@ impl<'a> Read<'a> {
     ///
     /// # Safety
     /// Each item points to a structure of this layout, whose captured bytes are readable for `'a`.
-    // Inlined, it would not find registers for all offsets.
+    // Inlined, it would have too few registers for all places.
     #[inline(never)]
     unsafe fn all(
         &mut self,
