@@ -15,7 +15,7 @@ use crate::key::{FlowKey, Key8, Key16, Key37};
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::concurrent::ConcurrentIngest;
 use crate::summary::{
-    Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting, Summary,
+    Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Reads, Setting, Summary,
 };
 use crate::terms::Size;
 
@@ -311,8 +311,8 @@ impl BatchMut<'_> {
         each_batch!(self, batch => batch.clear());
     }
 
-    /// Packets and bytes of a batch of single packets. No row may be added afterwards.
-    pub fn size(&mut self) -> Size {
+    /// Packets and bytes of a batch of single packets.
+    pub fn size(&self) -> Size {
         each_batch!(self, batch => batch.size())
     }
 
@@ -395,9 +395,9 @@ impl AnySummary {
         each!(&self.0, kind => kind.ordinary().answers())
     }
 
-    /// Whether it reads the batch's elements.
-    pub fn wants_elements(&self) -> bool {
-        each!(&self.0, kind => kind.ordinary().wants_elements())
+    /// The columns of batches that it reads.
+    pub fn reads(&self) -> Reads {
+        each!(&self.0, kind => kind.ordinary().reads())
     }
 
     /// The parameters in force, by their names in the catalog.

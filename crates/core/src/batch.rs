@@ -30,8 +30,8 @@ const LINE_BYTES: usize = 64;
 pub struct Batch<K> {
     len: usize,
     digested: bool,
-    /// The sum of all rows' bytes, once it is known.
-    summed: Option<u64>,
+    /// The bytes of all rows, if each is one packet.
+    total_bytes: u64,
     /// Whether a row may represent several packets.
     sums: bool,
     /// The number of leading rows that [`Self::fill`] gave time 0 and this number of bytes.
@@ -64,7 +64,7 @@ impl<K: FlowKey> Batch<K> {
         Self {
             len: 0,
             digested: false,
-            summed: None,
+            total_bytes: 0,
             sums: false,
             filled: (0, 0),
             keys: Box::new([K::zeroed(); BATCH_PACKETS]),
@@ -86,6 +86,7 @@ impl<K: FlowKey> Batch<K> {
         self.keys[at] = key;
         self.bytes[at] = u64::from(bytes);
         self.times_ns[at] = time_ns;
+        self.total_bytes += u64::from(bytes);
         self.len = at + 1;
     }
 
@@ -105,19 +106,33 @@ impl<K: FlowKey> Batch<K> {
         &mut self.keys[self.len..]
     }
 
-    /// Adds packets whose keys were written to the start of [`Self::free_keys`].
+    /// Adds packets of so many bytes whose keys were written to the start of [`Self::free_keys`].
+    /// Their bytes are added up; columns that are read must be set afterwards.
     ///
     /// # Panics
-    /// When the columns differ in length, or exceed the free room.
+    /// When there is no room for them.
     #[inline(always)]
-    pub fn extend(&mut self, bytes: &[u32], times_ns: Column<'_, i64>) {
-        let rows = self.len..self.len + bytes.len();
-        // One loop for each column is vectorized.
-        for (to, bytes) in self.bytes[rows.clone()].iter_mut().zip(bytes) {
+    pub fn extend(&mut self, bytes: &[u32]) {
+        self.len += bytes.len();
+        assert!(self.len <= BATCH_PACKETS, "a batch is full");
+        self.total_bytes += bytes.iter().copied().map(u64::from).sum::<u64>();
+    }
+
+    /// Sets the bytes of the packets from `first` on.
+    #[inline(always)]
+    pub fn set_bytes(&mut self, first: usize, bytes: &[u32]) {
+        for (to, bytes) in self.bytes[first..self.len].iter_mut().zip(bytes) {
             *to = u64::from(*bytes);
         }
-        times_ns.copy_to(&mut self.times_ns[rows.clone()]);
-        self.len = rows.end;
+    }
+
+    /// Sets the times of the packets from `first` on.
+    ///
+    /// # Panics
+    /// When the numbers differ.
+    #[inline(always)]
+    pub fn set_times(&mut self, first: usize, times_ns: Column<'_, i64>) {
+        times_ns.copy_to(&mut self.times_ns[first..self.len]);
     }
 
     /// Sets the elements of the packets from `first` on.
@@ -139,6 +154,7 @@ impl<K: FlowKey> Batch<K> {
         gather(&mut self.keys[places.clone()], &from.keys, rows);
         gather(&mut self.digests[places.clone()], &from.digests, rows);
         gather(&mut self.bytes[places.clone()], &from.bytes, rows);
+        self.total_bytes += self.bytes[places.clone()].iter().sum::<u64>();
         gather(&mut self.times_ns[places.clone()], &from.times_ns, rows);
         gather(&mut self.elements[places.clone()], &from.elements, rows);
         self.digested = from.digested;
@@ -164,6 +180,7 @@ impl<K: FlowKey> Batch<K> {
         prefetch_next(keys);
         // Rows pushed later may differ.
         self.filled = (rows, bytes);
+        self.total_bytes = rows as u64 * bytes;
     }
 
     /// As [`Self::fill`], with the packets' elements, which are digests.
@@ -252,7 +269,7 @@ impl<K: FlowKey> Batch<K> {
     pub fn clear(&mut self) {
         self.len = 0;
         self.digested = false;
-        self.summed = None;
+        self.total_bytes = 0;
         self.filled.0 = 0;
     }
 
@@ -267,11 +284,10 @@ impl<K: FlowKey> Batch<K> {
         }
     }
 
-    /// Packets and bytes of a batch of single packets. No row may be added afterwards.
+    /// Packets and bytes of a batch of single packets.
     #[inline]
-    pub fn size(&mut self) -> Size {
-        let bytes = *self.summed.get_or_insert_with(|| self.bytes[..self.len].iter().sum());
-        Size { packets: self.len as u64, bytes }
+    pub fn size(&self) -> Size {
+        Size { packets: self.len as u64, bytes: self.total_bytes }
     }
 
     /// The keys.
@@ -293,7 +309,7 @@ impl<K: FlowKey> Batch<K> {
         &self.packets[..self.len]
     }
 
-    /// Number of bytes on the wire that each row represents.
+    /// Number of bytes on the wire that each row represents. Meaningless where they were not written.
     #[inline(always)]
     pub fn bytes(&self) -> &[u64] {
         &self.bytes[..self.len]
@@ -316,7 +332,7 @@ impl<K: FlowKey> Batch<K> {
         }
     }
 
-    /// Packet times in nanoseconds since the UNIX epoch.
+    /// Packet times in nanoseconds since the UNIX epoch. Meaningless where they were not written.
     #[inline(always)]
     pub fn times_ns(&self) -> &[i64] {
         &self.times_ns[..self.len]

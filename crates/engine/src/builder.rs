@@ -179,10 +179,14 @@ impl Builder {
     fn batcher(&self, summaries: &Summaries) -> BatcherOptions {
         let config = &self.config;
         let digester = Options::new(0, self.seed).digester;
+        let reads = summaries.reads();
         BatcherOptions {
             key: config.key,
             tunnels: config.tunnels,
             batch_packets: config.batch_packets,
+            // Of packets dealt to workers, those dropped are counted with their bytes.
+            bytes: reads.bytes || config.workers > 1,
+            times: reads.times,
             elements: self.elements(summaries, digester),
             services: self.counts_services(summaries),
             ipv6: summaries.lanes.len() > 1,
@@ -205,7 +209,7 @@ impl Builder {
             return Some(Elements::Details);
         }
         let peers = Elements::Peers(self.config.spread_of, digester);
-        summaries.wants_elements().then_some(peers)
+        summaries.reads().elements.then_some(peers)
     }
 
     /// Builds the tasks for summaries of this size, without those that cannot be answered.

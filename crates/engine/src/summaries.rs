@@ -6,8 +6,8 @@ use flowgauge_core::audit::{Audit, Observed};
 use flowgauge_core::batcher::Take;
 use flowgauge_core::key::{CanonicalKey, KeySpec};
 use flowgauge_core::summary::{
-    Answers, Candidates, Details, Estimate, Flows, Incompatible, Seen, Setting, SizeEstimate,
-    SizeQuery, Spread,
+    Answers, Candidates, Details, Estimate, Flows, Incompatible, Reads, Seen, Setting,
+    SizeEstimate, SizeQuery, Spread,
 };
 use flowgauge_core::task;
 use flowgauge_core::terms::{Measure, Size};
@@ -61,7 +61,7 @@ impl Set {
 
     /// Ingests a batch of a lane.
     #[inline]
-    pub(crate) fn ingest(&mut self, lane: usize, mut batch: BatchMut<'_>) {
+    pub(crate) fn ingest(&mut self, lane: usize, batch: BatchMut<'_>) {
         self.ingested += batch.size();
         self.summaries.take(lane, batch);
     }
@@ -148,9 +148,10 @@ impl Summaries {
         self.audits.iter_mut().zip(&other.audits).try_for_each(|(own, other)| own.merge(other))
     }
 
-    /// Whether one of them needs the elements of packets.
-    pub(crate) fn wants_elements(&self) -> bool {
-        self.lanes.iter().any(AnySummary::wants_elements)
+    /// The columns of batches that they read. Audits are exact tables.
+    pub(crate) fn reads(&self) -> Reads {
+        let audits = if self.audits.is_empty() { Reads::NOTHING } else { Reads::BYTES };
+        self.lanes.iter().map(AnySummary::reads).fold(audits, Reads::or)
     }
 
     /// Whether they keep forecasts from epoch to epoch.

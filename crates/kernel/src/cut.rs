@@ -179,15 +179,20 @@ mod x86 {
     #[derive(Clone, Copy)]
     struct Avx2;
 
-    impl Group<2> for Avx2 {
+    impl Group<4> for Avx2 {
         #[inline(always)]
-        unsafe fn cut<K: Pod>(self, cut: &Cut, heads: [&Head; 2], keys: &mut [K; 2]) -> bool {
-            let [one, other] = heads;
-            // SAFETY: AVX2 was detected; each store fills the two keys and needs no alignment.
+        unsafe fn cut<K: Pod>(self, cut: &Cut, heads: [&Head; 4], keys: &mut [K; 4]) -> bool {
+            let [first, second, third, fourth] = heads;
+            // SAFETY: AVX2 was detected; the stores fill the four keys and need no alignment.
             unsafe {
                 let each = |lane| _mm256_broadcastsi128_si256(lane);
-                let both = |at| _mm256_set_m128i(load(other, at), load(one, at));
-                let found = _mm256_shuffle_epi8(both(DECISION), each(bytes(&FIELDS)));
+                let both = |one, other, at| _mm256_set_m128i(load(other, at), load(one, at));
+                let fields = |one, other| {
+                    _mm256_shuffle_epi8(both(one, other, DECISION), each(bytes(&FIELDS)))
+                };
+                // The fields of two frames fit into a lane.
+                let (front, back) = (fields(first, second), fields(third, fourth));
+                let found = _mm256_blend_epi32::<0b1100_1100>(front, back);
                 let found = _mm256_and_si256(found, each(numbers(&DECIDING)));
                 let found = _mm256_sub_epi16(found, each(numbers(&ONE_LESS)));
                 let found = _mm256_min_epu16(found, each(numbers(&MOST)));
@@ -197,13 +202,19 @@ mod x86 {
                 if _mm256_testz_si256(apart, apart) == 0 {
                     return false;
                 }
-                let found = _mm256_shuffle_epi8(both(WINDOW), each(bytes(&cut.places)));
-                let found = _mm256_and_si256(found, each(bytes(&cut.mask)));
+                let keys_of = |one, other| {
+                    let found = both(one, other, WINDOW);
+                    let found = _mm256_shuffle_epi8(found, each(bytes(&cut.places)));
+                    _mm256_and_si256(found, each(bytes(&cut.mask)))
+                };
+                let (front, back) = (keys_of(first, second), keys_of(third, fourth));
+                let to: *mut __m256i = keys.as_mut_ptr().cast();
                 if size_of::<K>() == KEY_BYTES {
-                    _mm256_storeu_si256(keys.as_mut_ptr().cast(), found);
+                    _mm256_storeu_si256(to, front);
+                    _mm256_storeu_si256(to.add(1), back);
                 } else {
-                    let halves = _mm256_permute4x64_epi64::<0b10_00>(found);
-                    _mm_storeu_si128(keys.as_mut_ptr().cast(), _mm256_castsi256_si128(halves));
+                    let halves = _mm256_unpacklo_epi64(front, back);
+                    _mm256_storeu_si256(to, _mm256_permute4x64_epi64::<0b11_01_10_00>(halves));
                 }
             }
             true
@@ -250,7 +261,7 @@ mod x86 {
         }
     }
 
-    /// Cuts the keys of leading pairs of frames.
+    /// Cuts the keys of leading groups of four frames.
     ///
     /// # Safety
     /// AVX2 must have been detected.

@@ -163,9 +163,7 @@ impl Digester {
             Level::Avx512 => unsafe { vector::digest(secret, keys, bytes, out) },
             _ => 0,
         };
-        for (key, digest) in keys[whole..].iter().zip(&mut out[whole..]) {
-            *digest = scalar::read_alone(key).digest(secret, bytes);
-        }
+        each(&keys[whole..], &mut out[whole..], |key| key.digest(secret, bytes));
     }
 
     /// Fills `out[i]` with [`scalar::fold`] of `words[i] ^ other` and `factor`. This derives
@@ -182,8 +180,20 @@ impl Digester {
             Level::Avx512 => unsafe { vector::fold_each(words, other, factor, out) },
             _ => 0,
         };
-        for (word, folded) in words[whole..].iter().zip(&mut out[whole..]) {
-            *folded = scalar::fold(scalar::read_alone(word) ^ other, factor);
+        each(&words[whole..], &mut out[whole..], |word| scalar::fold(word ^ other, factor));
+    }
+}
+
+/// Fills `out[i]` with the result for `words[i]`, one after the other, in a loop of four.
+#[inline(always)]
+fn each<W: Pod>(words: &[W], out: &mut [u64], result: impl Fn(W) -> u64) {
+    let ((fours, rest), (out_fours, out_rest)) = (words.as_chunks::<4>(), out.as_chunks_mut::<4>());
+    for (words, out) in fours.iter().zip(out_fours) {
+        for (word, out) in words.iter().zip(out) {
+            *out = result(scalar::read_alone(word));
         }
+    }
+    for (word, out) in rest.iter().zip(out_rest) {
+        *out = result(scalar::read_alone(word));
     }
 }

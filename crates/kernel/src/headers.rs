@@ -189,21 +189,27 @@ pub(crate) mod x86 {
         FRAGMENT_OFFSET, ReadHeaders, TCP, Tuple, UDP, V4_BYTES, V6_BYTES, WithHeaders, tuple,
     };
 
-    /// The places of the deciding fields from byte 12 of an IPv4 frame on: EtherType, version and
-    /// header length, total length, fragment offset, protocol.
-    pub(crate) const FIELDS: [u8; 16] =
-        [1, 0, 2, ZERO, 5, 4, 9, 8, 11, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO];
-    /// A place that makes a shuffle write a zero.
-    const ZERO: u8 = 0x80;
+    /// The places of the deciding fields from byte 12 of an IPv4 frame on: EtherType; version,
+    /// header length and protocol; total length; fragment offset. They fill half a vector, so all
+    /// vectors have them twice: for one frame, or for two.
+    pub(crate) const FIELDS: [u8; 16] = [1, 0, 2, 11, 5, 4, 9, 8, 1, 0, 2, 11, 5, 4, 9, 8];
     /// The bits of each field that decide.
-    pub(crate) const DECIDING: [i16; 8] = [-1, -1, -1, FRAGMENT_OFFSET.cast_signed(), -1, 0, 0, 0];
+    pub(crate) const DECIDING: [i16; 8] = twice([-1, -1, -1, FRAGMENT_OFFSET.cast_signed()]);
     /// Subtracting 1 makes a length of 0 the largest one: all valid lengths then reach [`LEAST`].
-    pub(crate) const ONE_LESS: [i16; 8] = [0, 0, 1, 0, 0, 0, 0, 0];
+    pub(crate) const ONE_LESS: [i16; 8] = twice([0, 0, 1, 0]);
     const LEAST: i16 = 20 + 4 - 1;
-    pub(crate) const MOST: [i16; 8] = [-1, -1, LEAST, -1, -1, -1, -1, -1];
+    pub(crate) const MOST: [i16; 8] = twice([-1, -1, LEAST, -1]);
     /// The fields of a common frame.
-    pub(crate) const TCP_FIELDS: [i16; 8] = [0x0800, 0x45, LEAST, 0, TCP as i16, 0, 0, 0];
-    pub(crate) const UDP_FIELDS: [i16; 8] = [0x0800, 0x45, LEAST, 0, UDP as i16, 0, 0, 0];
+    pub(crate) const TCP_FIELDS: [i16; 8] = common(TCP);
+    pub(crate) const UDP_FIELDS: [i16; 8] = common(UDP);
+
+    const fn common(protocol: u8) -> [i16; 8] {
+        twice([0x0800, i16::from_le_bytes([0x45, protocol]), LEAST, 0])
+    }
+
+    const fn twice([a, b, c, d]: [i16; 4]) -> [i16; 8] {
+        [a, b, c, d, a, b, c, d]
+    }
 
     /// A vector of these bytes.
     #[inline(always)]
@@ -219,7 +225,7 @@ pub(crate) mod x86 {
         unsafe { _mm_loadu_si128(of.as_ptr().cast()) }
     }
 
-    /// Tests all deciding fields of a frame at once, each in its own 16 bits.
+    /// Tests all deciding fields of a frame at once.
     #[derive(Clone, Copy)]
     struct Avx2(());
 

@@ -59,6 +59,9 @@ pub(super) struct Lane<K> {
     pub(super) extras: bool,
     batch: Batch<K>,
     batch_packets: usize,
+    /// Whether the bytes and the times of packets are read.
+    bytes: bool,
+    times: bool,
     elements: Option<Elements>,
     pub(super) services: Option<Box<Services>>,
     /// Packets passed on, and the part of them that was passed on for both ends.
@@ -70,9 +73,10 @@ pub(super) struct Lane<K> {
 
 impl<K: Width> Lane<K> {
     pub(super) fn new(options: BatcherOptions, lane: usize) -> Self {
-        let BatcherOptions { key, tunnels, batch_packets, elements, services, isa, .. } = options;
-        let cuts = !tunnels.are_followed() && elements.is_none() && !services;
-        let services = services.then(Box::default);
+        let BatcherOptions { key, tunnels, batch_packets, bytes, times, elements, isa, .. } =
+            options;
+        let cuts = !tunnels.are_followed() && elements.is_none() && !options.services;
+        let services = options.services.then(Box::default);
         let mask = key.mask(key.lanes()[lane]);
         Self {
             key,
@@ -82,6 +86,8 @@ impl<K: Width> Lane<K> {
             extras: options.wants_extras(),
             batch: Batch::new(),
             batch_packets,
+            bytes,
+            times,
             elements,
             services,
             keyed: Size::default(),
@@ -227,9 +233,12 @@ impl<K: Width> Lane<K> {
 
     /// Takes the leading common IPv4 frames if their keys can be cut; returns their number.
     pub(super) fn take_cut(&mut self, frames: Frames<'_>, lane: usize, to: &mut dyn Take) -> usize {
-        let Some(cut) = self.cut else { return 0 };
-        self.fill(frames, lane, to, |lane, frames| {
-            cut.keys(lane.isa, frames, lane.batch.free_keys())
+        if self.cut.is_none() {
+            return 0;
+        }
+        self.fill(frames, lane, to, |lane, frames| match &lane.cut {
+            Some(cut) => cut.keys(lane.isa, frames, lane.batch.free_keys()),
+            None => 0,
         })
     }
 
@@ -269,21 +278,35 @@ impl<K: Width> Lane<K> {
         to: &mut dyn Take,
         mut read: impl FnMut(&mut Self, &[&[u8]]) -> usize,
     ) -> usize {
-        let mut taken = 0;
-        while taken < frames.len() {
-            let free = self.batch_packets - self.batch.len();
-            let room = frames.part(taken..frames.len().min(taken + free));
-            let rows = read(self, room.bytes());
-            self.batch.extend(&room.wires()[..rows], room.times_ns().part(0..rows));
+        let mut rest = frames;
+        loop {
+            // A driver's bursts usually fit.
+            let some = rest.first(self.batch_packets - self.batch.len());
+            let rows = read(self, some.bytes());
+            self.extend(&some.wires()[..rows], some.times_ns());
             if self.batch.len() == self.batch_packets {
                 self.flush(lane, to);
             }
-            taken += rows;
-            if rows < room.len() {
-                break;
+            if rows < some.len() || rows == rest.len() {
+                return frames.len() - rest.len() + rows;
             }
+            rest = rest.part(rows..rest.len());
         }
-        taken
+    }
+
+    /// Adds packets whose keys were written to free places, with the columns that are read but for
+    /// elements.
+    // Once per burst; inlined, it would be compiled into the loop of every key.
+    #[inline(never)]
+    fn extend(&mut self, wires: &[u32], times_ns: Column<'_, i64>) {
+        let first = self.batch.len();
+        self.batch.extend(wires);
+        if self.bytes {
+            self.batch.set_bytes(first, wires);
+        }
+        if self.times {
+            self.batch.set_times(first, times_ns.part(0..wires.len()));
+        }
     }
 
     /// As [`Self::take_common`], for unusual keys, or where elements or services are needed too:
@@ -353,7 +376,7 @@ impl<K: Width> Lane<K> {
                     }
                 }
             }
-            self.batch.extend(wires, times_ns.part(at..end));
+            self.extend(wires, times_ns.part(at..end));
             match self.elements {
                 None => {}
                 Some(Elements::Peers(of, digester)) => {
@@ -442,7 +465,7 @@ impl<K: Width> Lane<K> {
     pub(super) fn flush(&mut self, lane: usize, to: &mut dyn Take) {
         if !self.batch.is_empty() {
             if !self.key.kind().is_either() {
-                self.keyed += K::any(&mut self.batch).size();
+                self.keyed += self.batch.size();
             }
             self.batch.weigh(self.weight);
             to.take(lane, K::any(&mut self.batch));

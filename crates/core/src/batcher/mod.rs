@@ -109,6 +109,10 @@ pub struct BatcherOptions {
     pub tunnels: Tunnels,
     /// Rows of a full batch, 1 to 256.
     pub batch_packets: usize,
+    /// Whether the summaries read the bytes of packets.
+    pub bytes: bool,
+    /// Whether the summaries read the times of packets.
+    pub times: bool,
     /// What elements are, where the summaries read them.
     pub elements: Option<Elements>,
     /// Whether packets are also counted by protocol and service.
@@ -126,6 +130,8 @@ impl BatcherOptions {
             key: key.into(),
             tunnels: Tunnels::Outer,
             batch_packets: BATCH_PACKETS,
+            bytes: true,
+            times: true,
             elements: None,
             services: false,
             ipv6: true,
@@ -291,14 +297,16 @@ impl Batcher {
     /// Returns the number of frames taken, and of those with a key.
     pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
         // Usually all frames are common.
-        let common = frames.part(0..most.min(frames.ethernet() as u64) as usize);
-        let cut = match_keys!(
-            &mut self.keys,
-            (v4, _v6) => v4.take_cut(common, 0, to),
-            lane => lane.take_cut(common, 0, to)
-        );
-        if cut == frames.len() || cut as u64 == most {
-            return (cut, cut as u64);
+        let mut cut = 0;
+        if frames.ethernet() == frames.len() && most >= frames.len() as u64 {
+            cut = match_keys!(
+                &mut self.keys,
+                (v4, _v6) => v4.take_cut(frames, 0, to),
+                lane => lane.take_cut(frames, 0, to)
+            );
+            if cut == frames.len() {
+                return (cut, cut as u64);
+            }
         }
         let rest = frames.part(cut..frames.len());
         let (taken, keyed) = self.take_any(rest, most - cut as u64, to);

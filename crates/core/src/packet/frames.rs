@@ -174,6 +174,13 @@ impl<'a> Frames<'a> {
         }
     }
 
+    /// The first `most` frames, or all if there are fewer.
+    #[inline(always)]
+    #[must_use]
+    pub fn first(self, most: usize) -> Self {
+        if self.len() <= most { self } else { self.part(0..most) }
+    }
+
     /// Iterates over the frames.
     pub fn iter(self) -> impl Iterator<Item = Frame<'a>> {
         (0..self.len()).map(move |index| self.at(index))
@@ -213,20 +220,26 @@ impl<'a> Frames<'a> {
     }
 
     /// The number of leading Ethernet frames.
-    #[inline(never)]
+    #[inline]
     #[cfg_attr(test, expect(dead_code, reason = "lanes, which unit tests leave out, use it"))]
     pub(crate) fn ethernet(self) -> usize {
-        let is_other = |link: LinkType| link != LinkType::ETHERNET;
         match self.links {
-            Column::Same(link) if is_other(link) => 0,
-            Column::Same(_) => self.len(),
-            // Usually all are Ethernet; this check is vectorized.
-            Column::Each(links) if !links.iter().fold(false, |any, link| any | is_other(*link)) => {
-                self.len()
-            }
-            Column::Each(links) => links.iter().take_while(|link| !is_other(**link)).count(),
+            Column::Same(LinkType::ETHERNET) => self.len(),
+            Column::Same(_) => 0,
+            Column::Each(links) => leading_ethernet(links),
         }
     }
+}
+
+/// The number of leading link types that are Ethernet.
+#[inline(never)]
+fn leading_ethernet(links: &[LinkType]) -> usize {
+    let is_other = |link: &LinkType| *link != LinkType::ETHERNET;
+    // Usually all are Ethernet; this check is vectorized.
+    if !links.iter().fold(false, |any, link| any | is_other(link)) {
+        return links.len();
+    }
+    links.iter().take_while(|link| !is_other(link)).count()
 }
 
 /// Frames in owned columns, for callers that collect them.

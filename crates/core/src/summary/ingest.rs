@@ -34,13 +34,42 @@ pub trait Ingest<K: FlowKey>: Send {
     /// Passes on all packets that are held back; may be called at any time. Until then such packets
     /// are missing from answers, from stored bytes, and from merges.
     fn settle(&mut self) {}
-    /// Whether it reads the elements of batches: the peers of addresses, or details of packets.
-    fn wants_elements(&self) -> bool {
-        false
+    /// The columns of batches that it reads. The others may hold anything.
+    fn reads(&self) -> Reads {
+        Reads { times: true, ..Reads::BYTES }
     }
-    /// Whether it reads the bytes of batches.
-    fn wants_bytes(&self) -> bool {
-        true
+}
+
+/// The columns of batches that a summary reads, beside keys, digests and numbers of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// The bytes.
+    pub bytes: bool,
+    /// The times.
+    pub times: bool,
+    /// The elements: the peers of addresses, or details of packets.
+    pub elements: bool,
+}
+
+impl Reads {
+    /// No other column.
+    pub const NOTHING: Self = Self { bytes: false, times: false, elements: false };
+    /// The bytes alone.
+    pub const BYTES: Self = Self { bytes: true, ..Self::NOTHING };
+
+    /// The columns with the sizes of packets in a measure.
+    pub const fn sizes(by: Measure) -> Self {
+        Self { bytes: matches!(by, Measure::Bytes), ..Self::NOTHING }
+    }
+
+    /// The columns that one or both of two summaries read.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes || other.bytes,
+            times: self.times || other.times,
+            elements: self.elements || other.elements,
+        }
     }
 }
 

@@ -29,7 +29,9 @@ pub use answers::{
 pub use describe::{Ability, Counted, Describe, Form, Info, Laws, Merge, Parameter};
 pub use estimate::{Estimate, Sampling, SizeEstimate};
 pub(crate) use ingest::FIRST_WHOLE;
-pub use ingest::{Incompatible, Ingest, LevelIngest, LevelSample, MOST_LEVELS, RowIngest, Summary};
+pub use ingest::{
+    Incompatible, Ingest, LevelIngest, LevelSample, MOST_LEVELS, Reads, RowIngest, Summary,
+};
 pub use options::{BuildError, BuildErrorKind, Memory, Options, Parameters, Setting};
 pub use saturating::Counter;
 pub(crate) use saturating::sum_and_largest;

@@ -16,7 +16,7 @@ use super::codec::{DecodeError, Reader, Writer};
 use super::ingest::{Basis, twin};
 use super::{
     Answers, BuildError, BuildErrorKind, Describe, Incompatible, Info, Ingest, Laws, Options,
-    Parameter, Parameters, QuantileOf, Quantiles, Setting, Summary,
+    Parameter, Parameters, QuantileOf, Quantiles, Reads, Setting, Summary,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -316,6 +316,11 @@ impl<K: FlowKey> Ingest<K> for QuantileSketch<K> {
                 }
             }
         }
+    }
+
+    fn reads(&self) -> Reads {
+        let of = |of| self.of == of;
+        Reads { bytes: of(QuantileOf::PacketBytes), times: of(QuantileOf::GapNs), elements: false }
     }
 }
 

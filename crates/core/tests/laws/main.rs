@@ -7,6 +7,7 @@ mod asking;
 mod bounds;
 mod codec;
 mod merge;
+mod reads;
 mod stream;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]
 #[path = "../../../../fuzz/src/summaries.rs"]
@@ -379,7 +380,7 @@ fn compare<K: FlowKey>(key_bytes: usize, info: &Info, seen: &mut Seen) {
                         let said = shape(&outline, key_bytes);
                         assert_eq!(said, shape(built.answers(), key_bytes), "{case}");
                         let elements = outline.spread().is_some();
-                        assert!(!elements || built.wants_elements(), "{case}");
+                        assert!(!elements || built.reads().elements, "{case}");
                         seen.built += 1;
                     }
                     (Err(said), Err(refused)) => {

@@ -91,7 +91,7 @@ pub(crate) fn decode_and_use<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<(
 /// Calls the whole read side.
 fn ask<K: FlowKey>(key_bytes: usize, summary: &dyn Summary<K>) {
     let answers = summary.answers();
-    let _ = (summary.parameters(), summary.wants_elements());
+    let _ = (summary.parameters(), summary.reads());
     let _ = (answers.untracked(), answers.saturated());
     let mut seen = 0;
     if let Some(flows) = answers.flows() {

@@ -342,7 +342,7 @@ fn finds_spreaders<const BYTES: usize>() {
     for seed in 0..SEEDS {
         let options = Options::new(1, seed).with([("columns", 16384), ("bits", 256)]);
         let mut sketch = build::<BYTES>("two-level", &options);
-        assert!(sketch.wants_elements());
+        assert!(sketch.reads().elements);
         let packets = spreading(60_000, 30, seed);
         feed::<BYTES>(&mut *sketch, &packets);
         let spread = sketch.answers().spread().unwrap();

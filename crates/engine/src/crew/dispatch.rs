@@ -160,7 +160,7 @@ impl Crew for Dispatcher {
 }
 
 impl Out {
-    fn send(&mut self, worker: usize, lane: usize, mut batch: BatchMut<'_>) {
+    fn send(&mut self, worker: usize, lane: usize, batch: BatchMut<'_>) {
         let size = batch.size();
         let ring = &mut self.rings[worker];
         let fill = |parcel: &mut Parcel| batch.swap(&mut parcel.lanes[lane]);

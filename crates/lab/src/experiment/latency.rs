@@ -58,7 +58,7 @@ impl<K: Keys> Runner<K> for Box<dyn Summary<K::Key>> {
     }
 
     fn wants_elements(&self) -> bool {
-        (**self).wants_elements()
+        self.reads().elements
     }
 
     fn untracked(&self) -> u64 {

@@ -346,7 +346,7 @@ impl Contestant for Cataloged {
         if self.long {
             return self.take_long(stream);
         }
-        if !self.summary.wants_elements() {
+        if !self.summary.reads().elements {
             self.ingest(&stream.keys);
             return stream.keys.len();
         }

@@ -7,7 +7,7 @@ use flowgauge_core::accelerator::{Accelerate, AggEvict};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
-use flowgauge_core::summary::{Answers, Incompatible, Ingest, Options, Parameters, Summary};
+use flowgauge_core::summary::{Answers, Incompatible, Ingest, Options, Parameters, Reads, Summary};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::contestant::{Cataloged, Contestant, ENTRIES, FRAME_BYTES};
@@ -73,11 +73,8 @@ impl Ingest<Key8> for Counted {
     fn ingest(&mut self, batch: &mut Batch<Key8>) {
         self.rows += batch.len() as u64;
     }
-    fn wants_bytes(&self) -> bool {
-        false
-    }
-    fn wants_elements(&self) -> bool {
-        self.elements
+    fn reads(&self) -> Reads {
+        Reads { elements: self.elements, ..Reads::NOTHING }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::sketch::recovers;
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Laws, Options, Parameter,
-    Parameters, Setting, Summary,
+    Parameters, Reads, Setting, Summary,
 };
 
 /// Default memory of all rows in bytes: that of the paper's 2,000 rows of 4-byte keys.
@@ -170,7 +170,8 @@ impl Accelerate for AggEvict {
         options: &Options,
         inner: Box<dyn Summary<K>>,
     ) -> Result<Box<dyn Summary<K>>, BuildError> {
-        match (inner.wants_elements(), inner.wants_bytes()) {
+        let Reads { elements, bytes, .. } = inner.reads();
+        match (elements, bytes) {
             (false, false) => of::<K, Keyed<K>, ()>(options, inner),
             (false, true) => of::<K, Keyed<K>, u64>(options, inner),
             // TwoLevel alone reads elements and takes sums.
@@ -390,12 +391,8 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Ingest<K> for Aggregat
         self.leaving.inner.settle();
     }
 
-    fn wants_elements(&self) -> bool {
-        self.leaving.inner.wants_elements()
-    }
-
-    fn wants_bytes(&self) -> bool {
-        self.leaving.inner.wants_bytes()
+    fn reads(&self) -> Reads {
+        self.leaving.inner.reads()
     }
 }
 

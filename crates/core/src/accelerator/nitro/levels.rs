@@ -13,7 +13,8 @@ use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::remix::remix;
 use crate::summary::sampling::Sampler;
 use crate::summary::{
-    Answers, FIRST_WHOLE, Incompatible, Ingest, LevelSample, MOST_LEVELS, Options, Setting, Summary,
+    Answers, FIRST_WHOLE, Incompatible, Ingest, LevelSample, MOST_LEVELS, Options, Reads, Setting,
+    Summary,
 };
 use crate::terms::Measure;
 
@@ -280,8 +281,8 @@ impl<K: FlowKey> Ingest<K> for Leveled<K> {
         self.set_level_samples();
     }
 
-    fn wants_bytes(&self) -> bool {
-        self.inner.wants_bytes()
+    fn reads(&self) -> Reads {
+        Reads { times: true, ..self.inner.reads() }
     }
 }
 

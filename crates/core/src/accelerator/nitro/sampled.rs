@@ -19,7 +19,7 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::sampling::Sampler;
 use crate::summary::{
-    Answers, Candidates, Cells, Counter, Incompatible, Ingest, Options, RowIngest, Sampling,
+    Answers, Candidates, Cells, Counter, Incompatible, Ingest, Options, Reads, RowIngest, Sampling,
     Setting, SizeQuery, Summary, sum_and_largest,
 };
 use crate::terms::{Measure, Size};
@@ -144,8 +144,9 @@ impl<K: FlowKey> Ingest<K> for Nitro<K> {
         self.inner.settle();
     }
 
-    fn wants_bytes(&self) -> bool {
-        self.inner.wants_bytes()
+    fn reads(&self) -> Reads {
+        let adapts = self.interval.config().mode != Mode::Fixed;
+        Reads { times: adapts, ..Reads::NOTHING }.or(self.inner.reads())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::summary::remix::remix;
 use crate::summary::sampling::Sampler;
 use crate::summary::{
     Answers, BuildError, FIRST_WHOLE, Incompatible, Ingest, LevelSample, MOST_LEVELS, Options,
-    Setting, Summary,
+    Reads, Setting, Summary,
 };
 use crate::terms::Measure;
 
@@ -107,7 +107,7 @@ impl<K: FlowKey> Leveled<K> {
     ) -> Result<Box<dyn Summary<K>>, BuildError> {
         options.memory.take(Taken::<K>::BYTES)?;
         let seed = options.digester.seed().draws() ^ SALT;
-        let taken = Taken::new(kind.units, inner.wants_bytes());
+        let taken = Taken::new(kind.units, inner.reads().bytes);
         // Each level has its own draws.
         let levels = std::array::from_fn(|level| Level::new(remix(seed, level as u64)));
         let mut sampled = Self { kind, levels, count, taken, inner };
@@ -219,8 +219,8 @@ impl<K: FlowKey> Ingest<K> for Leveled<K> {
         self.set_level_samples();
     }
 
-    fn wants_bytes(&self) -> bool {
-        self.inner.wants_bytes()
+    fn reads(&self) -> Reads {
+        Reads::sizes(self.kind.units).or(self.inner.reads())
     }
 }
 

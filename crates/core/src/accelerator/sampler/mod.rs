@@ -25,8 +25,8 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::sampling::Sampler;
 use crate::summary::{
-    Ability, Answers, BuildError, Counted, Counter, Incompatible, Ingest, Laws, Options, Sampling,
-    Setting, Summary, sum_and_largest,
+    Ability, Answers, BuildError, Counted, Counter, Incompatible, Ingest, Laws, Options, Reads,
+    Sampling, Setting, Summary, sum_and_largest,
 };
 use crate::terms::Measure;
 
@@ -53,8 +53,6 @@ struct Kind {
 struct Sampled<K> {
     kind: Kind,
     by: Measure,
-    /// Whether the summary reads the bytes of packets.
-    reads_bytes: bool,
     draws: Sampler,
     /// The interval: one unit in this number is sampled, up to the unit number `until`.
     one_in: u64,
@@ -108,12 +106,10 @@ impl<K: FlowKey> Sampled<K> {
         options.memory.take(Self::BYTES)?;
         let draws = Sampler::new(options.digester.seed().draws() ^ SALT, 1.0);
         let (one_in, until, seen, total, largest, merged) = (1, 0, 0, 0, 0, 0);
-        let reads_bytes = inner.wants_bytes();
-        let (by, taken) = (options.by, Taken::new(kind.units, reads_bytes));
+        let (by, taken) = (options.by, Taken::new(kind.units, inner.reads().bytes));
         let mut sampled = Self {
             kind,
             by,
-            reads_bytes,
             draws,
             one_in,
             until,
@@ -272,8 +268,8 @@ impl<K: FlowKey> Ingest<K> for Sampled<K> {
         self.inner.settle();
     }
 
-    fn wants_bytes(&self) -> bool {
-        self.by == Measure::Bytes || self.reads_bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(self.by).or(self.inner.reads())
     }
 }
 

@@ -18,7 +18,7 @@ use crate::summary::distinct::counted_linearly;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, CACHED_BYTES, Counted, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Merge, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
+    Ingest, Laws, Merge, Options, Parameter, Reads, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use crate::terms::{Measure, Size};
 
@@ -123,8 +123,8 @@ impl<K: FlowKey> Ingest<K> for PacketCounts<K> {
         self.saturated = self.saturated.saturating_add(saturated);
     }
 
-    fn wants_bytes(&self) -> bool {
-        false
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 }
 

@@ -21,7 +21,7 @@ use crate::summary::ingest::{Basis, twin};
 use crate::summary::remix::remix;
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
+    Ingest, Laws, Options, Parameter, Reads, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use crate::terms::{Measure, Size};
 
@@ -230,6 +230,10 @@ impl<K: FlowKey, C: Counter> Ingest<K> for FlowCounters<K, C> {
             }
             _ => self.add_each(places, weights),
         }
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::MEASURE)
     }
 }
 

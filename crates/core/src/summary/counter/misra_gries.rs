@@ -27,7 +27,7 @@ use crate::summary::describe::form;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Memory, Options, Setting, SizeEstimate, SizeQuery, Summary,
+    Ingest, Laws, Memory, Options, Reads, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use crate::terms::{Measure, Size};
 
@@ -92,8 +92,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for MisraGriesSummary<K, C> {
         self.keys.add_rows(batch.keys(), batch.digests(), C::column(batch));
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::MEASURE)
     }
 }
 

@@ -18,7 +18,8 @@ use crate::summary::sampling::{CONFIDENCE, Sampler, scaled};
 use crate::summary::table::{Counts, MOST_BUCKETS};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary, sum_and_largest,
+    Ingest, Laws, Options, Parameter, Reads, Setting, SizeEstimate, SizeQuery, Summary,
+    sum_and_largest,
 };
 use crate::terms::{Measure, Size};
 
@@ -161,6 +162,10 @@ impl<K: FlowKey> Ingest<K> for SampledTable<K> {
             // Each packet of a weighted row has an equal part of its bytes.
             self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), (0, 0));
         }
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::BYTES
     }
 }
 

@@ -22,7 +22,7 @@ use crate::summary::ingest::{Basis, twin};
 use crate::summary::sketch::{Least, RowSketch, Unsigned};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
+    Options, Parameter, Reads, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use crate::terms::{Measure, Size};
 
@@ -172,6 +172,10 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for TwoPaths<K, C> {
             &queued_digests[..queued],
             &queued_weights[..queued],
         );
+    }
+
+    fn reads(&self) -> Reads {
+        Reads { times: true, ..Reads::sizes(C::MEASURE) }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::summary::describe::form;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Parameter, Setting, Summary,
+    Options, Parameter, Reads, Setting, Summary,
 };
 
 /// Numbers of registers that the library allows.
@@ -518,8 +518,8 @@ impl<K: FlowKey> Ingest<K> for HllRegisters {
         self.packets = self.packets.saturating_add(packets_in(batch));
     }
 
-    fn wants_bytes(&self) -> bool {
-        false
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 }
 

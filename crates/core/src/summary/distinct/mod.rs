@@ -20,7 +20,7 @@ use crate::summary::codec::{DecodeError, Number, Reader, Writer};
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Estimate, Incompatible, Ingest, Options, Parameters,
-    Setting, Summary,
+    Reads, Setting, Summary,
 };
 
 /// Probability that a normal error is within two standard errors.
@@ -119,8 +119,8 @@ impl<K: FlowKey, M: Marks> Ingest<K> for Bitmaps<M> {
         self.packets = self.packets.saturating_add(packets_in(batch));
     }
 
-    fn wants_bytes(&self) -> bool {
-        false
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 }
 

@@ -14,7 +14,7 @@ use crate::summary::describe::form;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Describe, Incompatible, Info, Ingest, Laws, Options,
-    Prefixes, Setting, SizeEstimate, SizeQuery, Summary,
+    Prefixes, Reads, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use crate::terms::{Measure, Size};
 
@@ -75,8 +75,8 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for AllNodes<K, C> {
         self.0.add_to_all(batch.keys(), C::column(batch));
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::MEASURE)
     }
 }
 

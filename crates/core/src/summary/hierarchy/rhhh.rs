@@ -17,7 +17,7 @@ use crate::summary::ingest::{Basis, twin};
 use crate::summary::sampling::{CONFIDENCE, Sampler, Z};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery, Summary,
+    Options, Parameter, Prefixes, Reads, Sampling, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use crate::terms::{Hierarchy, Measure, Size};
 
@@ -166,8 +166,8 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for SampledNodes<K, C> {
         }
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::MEASURE)
     }
 }
 

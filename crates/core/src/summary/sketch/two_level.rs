@@ -21,8 +21,8 @@ use crate::summary::describe::form;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Memory, Merge, Options, Parameter, Setting, SizeEstimate, SizeQuery, Spread,
-    Summary,
+    Ingest, Laws, Memory, Merge, Options, Parameter, Reads, Setting, SizeEstimate, SizeQuery,
+    Spread, Summary,
 };
 use crate::terms::Size;
 
@@ -278,12 +278,8 @@ impl<K: FlowKey> Ingest<K> for SpreadRows<K> {
         }
     }
 
-    fn wants_elements(&self) -> bool {
-        true
-    }
-
-    fn wants_bytes(&self) -> bool {
-        false
+    fn reads(&self) -> Reads {
+        Reads { elements: true, ..Reads::NOTHING }
     }
 }
 

@@ -22,8 +22,8 @@ use crate::summary::codec::{DecodeError, Reader, StepBudget, Writer};
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::state::{self, Past, State};
 use crate::summary::{
-    Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Laws, Merge, Options, Setting,
-    Summary,
+    Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Laws, Merge, Options, Reads,
+    Setting, Summary,
 };
 use crate::terms::Size;
 
@@ -384,8 +384,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         }
     }
 
-    fn wants_elements(&self) -> bool {
-        S::ELEMENTS || S::DETAILS
+    fn reads(&self) -> Reads {
+        Reads { bytes: true, times: S::DETAILS, elements: S::ELEMENTS || S::DETAILS }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::summary::sketch::{Unsigned, rows::Rows};
 use crate::summary::state::{self, ARRAY_STATE, Distinct, Ewma, Kind, States};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery, Summary,
+    Ingest, Laws, Options, Parameter, Parameters, Reads, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use crate::terms::{Measure, Size, Threshold};
 use states::StateArray;
@@ -285,8 +285,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CounterArray<K, C> {
         }
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::MEASURE)
     }
 }
 

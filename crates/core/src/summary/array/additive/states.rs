@@ -22,7 +22,7 @@ use crate::summary::ingest::{Basis, twin};
 use crate::summary::state::{self, Distinct, Ewma, Past, State};
 use crate::summary::{
     Answers, BuildError, Candidates, Counter, Estimate, Forecast, Forecasts, Incompatible, Ingest,
-    Options, Setting, SizeEstimate, SizeQuery, Spread, Summary,
+    Options, Reads, Setting, SizeEstimate, SizeQuery, Spread, Summary,
 };
 use crate::terms::{Measure, Size, Threshold};
 
@@ -332,8 +332,8 @@ impl<K: FlowKey, S: AdditiveState> Ingest<K> for StateArray<K, S> {
         }
     }
 
-    fn wants_elements(&self) -> bool {
-        S::ELEMENTS
+    fn reads(&self) -> Reads {
+        Reads { elements: S::ELEMENTS, ..Reads::BYTES }
     }
 }
 

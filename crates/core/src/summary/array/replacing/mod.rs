@@ -19,8 +19,8 @@ use crate::summary::ingest::{Basis, twin};
 use crate::summary::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State, States};
 use crate::summary::{
     Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Forecast, Forecasts,
-    Incompatible, Info, Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Spread,
-    Summary, heavy,
+    Incompatible, Info, Ingest, Laws, Options, Parameter, Reads, Setting, SizeEstimate, SizeQuery,
+    Spread, Summary, heavy,
 };
 use crate::terms::{Measure, Size};
 use displaced::{Displaced, lose};
@@ -233,8 +233,8 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
         self.total = self.total.saturating_add(weight(packets, bytes, by));
     }
 
-    fn wants_elements(&self) -> bool {
-        S::ELEMENTS
+    fn reads(&self) -> Reads {
+        Reads { elements: S::ELEMENTS, ..Reads::BYTES }
     }
 }
 

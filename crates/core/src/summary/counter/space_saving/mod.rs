@@ -30,7 +30,7 @@ use crate::summary::describe::form;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, Counted, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Memory, Options, Setting, Summary,
+    Memory, Options, Reads, Setting, Summary,
 };
 use crate::terms::Measure;
 pub(super) use index::{BranchFree, Index};
@@ -118,8 +118,8 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
         }
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::MEASURE)
     }
 }
 

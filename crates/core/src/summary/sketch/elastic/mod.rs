@@ -22,7 +22,7 @@ use crate::summary::ingest::{Basis, twin};
 use crate::summary::remix::{remix, remix_batch};
 use crate::summary::{
     Answers, BuildError, CACHED_BYTES, Counted, Counter, Describe, Incompatible, Info, Ingest,
-    Laws, Memory, Options, Parameter, Setting, Summary,
+    Laws, Memory, Options, Parameter, Reads, Setting, Summary,
 };
 use crate::terms::Measure;
 
@@ -304,6 +304,10 @@ impl<K: FlowKey, C: Light> Ingest<K> for Elastic<K, C> {
                 self.add(words[i] as usize & mask, keys[i], digests[i], weights[i]);
             }
         }
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::MEASURE)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::summary::ingest::{Basis, twin};
 use crate::summary::remix::remix_batch;
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Describe, Incompatible, Info, Ingest, Laws,
-    Memory, Merge, Options, Parameter, Setting, Summary,
+    Memory, Merge, Options, Parameter, Reads, Setting, Summary,
 };
 use crate::terms::Size;
 use cells::{
@@ -315,6 +315,10 @@ impl<K: FlowKey> Ingest<K> for Radar<K> {
             4 => self.ingest_rows::<4>(batch),
             _ => self.ingest_rows::<5>(batch),
         }
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::BYTES
     }
 }
 

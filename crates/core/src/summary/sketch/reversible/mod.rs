@@ -26,7 +26,7 @@ use crate::summary::describe::form;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Describe, Incompatible, Info, Ingest, Laws,
-    Merge, Options, Parameter, Parameters, Setting, Summary,
+    Merge, Options, Parameter, Parameters, Reads, Setting, Summary,
 };
 use crate::terms::{Measure, Threshold};
 use hashing::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, false_keys, window};
@@ -190,8 +190,8 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleRows<K, C> {
         }
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::MEASURE)
     }
 }
 

@@ -14,7 +14,8 @@ use crate::summary::heavy::{self, HeavyKeys};
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, Candidates, Cells, Counted, Counter, Estimate, Form, Incompatible, Info,
-    Ingest, Laws, Merge, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
+    Ingest, Laws, Merge, Options, Parameter, Reads, RowIngest, Setting, SizeEstimate, SizeQuery,
+    Summary,
 };
 use crate::terms::{Measure, Size, Threshold};
 
@@ -219,8 +220,8 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         self.take(batch.keys(), batch.digests(), Weight::<R>::column(batch));
     }
 
-    fn wants_bytes(&self) -> bool {
-        Weight::<R>::MEASURE == Measure::Bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(Weight::<R>::MEASURE)
     }
 }
 

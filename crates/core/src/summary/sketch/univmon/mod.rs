@@ -25,7 +25,8 @@ use crate::summary::describe::form;
 use crate::summary::ingest::{Basis, twin};
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Counter, Describe, Incompatible, Info, Ingest,
-    Laws, LevelIngest, LevelSample, MOST_LEVELS, Options, Parameter, RowIngest, Setting, Summary,
+    Laws, LevelIngest, LevelSample, MOST_LEVELS, Options, Parameter, Reads, RowIngest, Setting,
+    Summary,
 };
 use crate::terms::Measure;
 use answers::Samples;
@@ -215,8 +216,8 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UniversalSketch<K, C> {
         self.take(batch);
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::Weight::MEASURE == Measure::Bytes
+    fn reads(&self) -> Reads {
+        Reads::sizes(C::Weight::MEASURE)
     }
 }
 
