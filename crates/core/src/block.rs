@@ -5,7 +5,8 @@ use std::ops::Range;
 use flowgauge_kernel::{Isa, ReadHeaders, Tuple, WithHeaders};
 
 use crate::batch::BATCH_PACKETS;
-use crate::packet::common::{V4, V6, Version};
+use crate::packet::common::{V4, Version};
+use crate::packet::mixed::{TakeTuples, take_mixed};
 use crate::packet::{Column, Extras, Frame, Frames, Headers, Ip, Ports, Tunnels, has_ports};
 use crate::services::Services;
 
@@ -285,6 +286,12 @@ impl Block {
         (0..taken).map(|index| self.take(&[columns.row(index)])).sum()
     }
 
+    /// Reads leading common frames of both versions of IP, one by one; returns their number.
+    #[inline(never)]
+    fn read_mixed(&mut self, frames: Frames<'_>, inner: bool) -> usize {
+        take_mixed(frames, inner, self)
+    }
+
     #[inline(never)]
     fn read_uncommon(&mut self, frame: &Frame<'_>, tunnels: Tunnels) {
         let (headers, wire) = tunnels.read(frame);
@@ -378,6 +385,17 @@ impl Block {
     }
 }
 
+impl TakeTuples for Block {
+    #[inline(always)]
+    fn v4_tuple(&mut self, tuple: &Tuple<8>, wire: u32, time_ns: i64) {
+        self.put(*tuple, wire, time_ns);
+    }
+    #[inline(always)]
+    fn v6_tuple(&mut self, tuple: &Tuple<32>, wire: u32, time_ns: i64) {
+        self.take_row(&ParsedRow { headers: Headers::V6((*tuple).into()), wire, time_ns });
+    }
+}
+
 /// Reads frames into a block with room for them.
 struct Read<'a> {
     block: &'a mut Block,
@@ -406,17 +424,12 @@ impl WithHeaders for Read<'_> {
             if taken == other && v4 > 0 {
                 continue;
             }
-            let frame = frames.at(taken);
-            let v6 = if taken < other { V6 { headers, inner }.read(frame.bytes) } else { None };
-            match v6 {
-                Some(tuple) => block.take_row(&ParsedRow {
-                    headers: Headers::V6(tuple.into()),
-                    wire: frame.wire,
-                    time_ns: frame.time_ns,
-                }),
-                None => block.read_uncommon(&frame, tunnels),
+            let mixed = block.read_mixed(frames.part(taken..other), inner);
+            taken += mixed;
+            if mixed == 0 {
+                block.read_uncommon(&frames.at(taken), tunnels);
+                taken += 1;
             }
-            taken += 1;
         }
     }
 }

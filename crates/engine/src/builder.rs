@@ -11,7 +11,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{Elements, KeyKind};
 use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::{
-    BuildError, BuildErrorKind, Cells, Flows, Memory, Options, Parameters,
+    BuildError, BuildErrorKind, Cells, Flows, Memory, Options, Parameters, Reads,
 };
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_core::terms::Threshold;
@@ -185,8 +185,7 @@ impl Builder {
             tunnels: config.tunnels,
             batch_packets: config.batch_packets,
             // Of packets dealt to workers, those dropped are counted with their bytes.
-            bytes: reads.bytes || config.workers > 1,
-            times: reads.times,
+            reads: if config.workers > 1 { reads.or(Reads::BYTES) } else { reads },
             elements: self.elements(summaries, digester),
             services: self.counts_services(summaries),
             ipv6: summaries.lanes.len() > 1,

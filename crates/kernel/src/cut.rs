@@ -51,19 +51,22 @@ impl Cut {
     ///
     /// # Panics
     /// When `first` is not one of the 13 bytes of the fields.
-    pub fn new(first: u8, mask: [u8; KEY_BYTES]) -> Self {
-        assert!(first < FIELD_BYTES, "the fields of a five-tuple have {FIELD_BYTES} bytes");
-        let places = std::array::from_fn(|at| match at as u8 + first {
+    pub const fn new(first: u8, mask: [u8; KEY_BYTES]) -> Self {
+        assert!(first < FIELD_BYTES, "the fields of a five-tuple have 13 bytes");
+        let (mut places, mut at) = ([0x80; KEY_BYTES], 0);
+        while at + (first as usize) < FIELD_BYTES as usize {
             // Addresses and ports are the last 12 bytes; the protocol is byte 23 of the frame.
-            byte @ 0..12 => byte + 4,
-            byte if byte < FIELD_BYTES => 23 - WINDOW as u8,
-            _ => 0x80,
-        });
+            places[at] = match at as u8 + first {
+                byte @ 0..12 => byte + 4,
+                _ => 23 - WINDOW as u8,
+            };
+            at += 1;
+        }
         Self { first, places, mask }
     }
 
     /// The whole five-tuple.
-    pub fn whole() -> Self {
+    pub const fn whole() -> Self {
         Self::new(0, [0xff; KEY_BYTES])
     }
 

@@ -12,6 +12,7 @@ use crate::key::{Detail, Element, Elements, Extract, FlowKey, KeyKind, KeySpec, 
 use crate::packet::common::Version;
 use crate::packet::{Column, Extras, Frames, Ip, KeylessCounts, NoKey, Ports, Tunnels, tcp_flags};
 use crate::services::Services;
+use crate::summary::Reads;
 use crate::terms::{Size, SpreadOf};
 
 /// One packet of `wire` bytes.
@@ -48,6 +49,9 @@ fn cut(kind: KeyKind, mask: &impl FlowKey) -> Option<Cut> {
     Some(Cut::new(first - bytes.start as u8, kept))
 }
 
+/// Packets for which loops over columns do not pay.
+const FEW: usize = 8;
+
 /// One lane: extracts keys of type `K` and collects them in a batch.
 pub(super) struct Lane<K> {
     pub(super) key: KeySpec,
@@ -59,9 +63,7 @@ pub(super) struct Lane<K> {
     pub(super) extras: bool,
     batch: Batch<K>,
     batch_packets: usize,
-    /// Whether the bytes and the times of packets are read.
-    bytes: bool,
-    times: bool,
+    reads: Reads,
     elements: Option<Elements>,
     pub(super) services: Option<Box<Services>>,
     /// Packets passed on, and the part of them that was passed on for both ends.
@@ -73,8 +75,7 @@ pub(super) struct Lane<K> {
 
 impl<K: Width> Lane<K> {
     pub(super) fn new(options: BatcherOptions, lane: usize) -> Self {
-        let BatcherOptions { key, tunnels, batch_packets, bytes, times, elements, isa, .. } =
-            options;
+        let BatcherOptions { key, tunnels, batch_packets, reads, elements, isa, .. } = options;
         let cuts = !tunnels.are_followed() && elements.is_none() && !options.services;
         let services = options.services.then(Box::default);
         let mask = key.mask(key.lanes()[lane]);
@@ -86,8 +87,7 @@ impl<K: Width> Lane<K> {
             extras: options.wants_extras(),
             batch: Batch::new(),
             batch_packets,
-            bytes,
-            times,
+            reads,
             elements,
             services,
             keyed: Size::default(),
@@ -103,6 +103,47 @@ impl<K: Width> Lane<K> {
     /// Whether packets are taken one by one: no loop extracts such keys from columns.
     fn takes_singly(&self) -> bool {
         self.key.kind().is_either() || self.key.kind().needs_extras()
+    }
+
+    /// Whether keys come from five-tuples, and nothing else is read but services.
+    pub(super) fn takes_tuples(&self) -> bool {
+        self.key.kind().is_usual() && self.elements.is_none()
+    }
+
+    /// Takes a common packet, where [`Self::takes_tuples`].
+    #[inline(always)]
+    pub(super) fn take_tuple<const N: usize>(
+        &mut self,
+        tuple: &Tuple<N>,
+        wire: u32,
+        time_ns: i64,
+        lane: usize,
+        to: &mut dyn Take,
+    ) where
+        K: Extract<N>,
+    {
+        if let Some(services) = &mut self.services {
+            services.add(tuple.protocol(), tuple.ports(), wire);
+        }
+        self.put_tuple(tuple, wire, time_ns, lane, to);
+    }
+
+    /// As [`Self::take_tuple`], without services.
+    #[inline(always)]
+    fn put_tuple<const N: usize>(
+        &mut self,
+        tuple: &Tuple<N>,
+        wire: u32,
+        time_ns: i64,
+        lane: usize,
+        to: &mut dyn Take,
+    ) where
+        K: Extract<N>,
+    {
+        self.batch.push(K::from_tuple(self.key.kind(), tuple).masked(self.mask), wire, time_ns);
+        if self.batch.len() == self.batch_packets {
+            self.flush(lane, to);
+        }
     }
 
     /// Takes a packet with an IP header, and passes the batch to `to` when it is full.
@@ -259,7 +300,7 @@ impl<K: Width> Lane<K> {
         if self.takes_singly() {
             return 0;
         }
-        if !kind.is_usual() || self.elements.is_some() || self.services.is_some() {
+        if !self.takes_tuples() || self.services.is_some() {
             return self.take_tuples_of(frames, version, lane, to);
         }
         self.fill(frames, lane, to, |lane, frames| {
@@ -301,10 +342,10 @@ impl<K: Width> Lane<K> {
     fn extend(&mut self, wires: &[u32], times_ns: Column<'_, i64>) {
         let first = self.batch.len();
         self.batch.extend(wires);
-        if self.bytes {
+        if self.reads.bytes {
             self.batch.set_bytes(first, wires);
         }
-        if self.times {
+        if self.reads.times {
             self.batch.set_times(first, times_ns.part(0..wires.len()));
         }
     }
@@ -441,6 +482,12 @@ impl<K: Width> Lane<K> {
         let (tuples, wires) = (block.tuples(range.clone()), &block.wires()[range.clone()]);
         if let Some(services) = self.services.as_mut().filter(|_| !counted) {
             services.add_all(tuples, wires);
+        }
+        if tuples.len() < FEW && self.takes_tuples() {
+            for ((tuple, wire), time_ns) in tuples.iter().zip(wires).zip(&block.times_ns()[range]) {
+                self.put_tuple(tuple, *wire, *time_ns, lane, to);
+            }
+            return tuples.len() as u64;
         }
         let flags = |at| block.extras(range.start + at).map_or(0, |extras| extras.tcp_flags);
         let times_ns = Column::Each(&block.times_ns()[range.clone()]);

@@ -11,17 +11,19 @@ mod lane;
 
 use std::ops::Range;
 
-use flowgauge_kernel::{Isa, ReadHeaders, WithHeaders};
+use flowgauge_kernel::{Isa, ReadHeaders, Tuple, WithHeaders};
 
 use crate::any::{BatchMut, Width};
 use crate::batch::BATCH_PACKETS;
 use crate::block::{Block, ParsedRow, Stretch};
 use crate::key::{Elements, Extract, Key8, Key16, Key37, KeySpec};
 use crate::packet::common::{V4, V6};
+use crate::packet::mixed::{TakeTuples, take_mixed};
 use crate::packet::{
-    Extras, Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Tunnels,
+    Extras, Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Ports, Tunnels,
 };
 use crate::services::ServiceCounts;
+use crate::summary::Reads;
 use crate::terms::Size;
 
 use lane::{Lane, one};
@@ -109,10 +111,8 @@ pub struct BatcherOptions {
     pub tunnels: Tunnels,
     /// Rows of a full batch, 1 to 256.
     pub batch_packets: usize,
-    /// Whether the summaries read the bytes of packets.
-    pub bytes: bool,
-    /// Whether the summaries read the times of packets.
-    pub times: bool,
+    /// The columns that the summaries read.
+    pub reads: Reads,
     /// What elements are, where the summaries read them.
     pub elements: Option<Elements>,
     /// Whether packets are also counted by protocol and service.
@@ -130,8 +130,7 @@ impl BatcherOptions {
             key: key.into(),
             tunnels: Tunnels::Outer,
             batch_packets: BATCH_PACKETS,
-            bytes: true,
-            times: true,
+            reads: Reads { times: true, ..Reads::BYTES },
             elements: None,
             services: false,
             ipv6: true,
@@ -171,7 +170,7 @@ struct PacketInfo<'a> {
 }
 
 /// Adds packets to lanes.
-trait AddPackets {
+trait AddPackets: TakeTuples {
     /// The key of IPv4 packets.
     type Key: Width + Extract<8>;
 
@@ -179,6 +178,8 @@ trait AddPackets {
     fn v6(&mut self, ip: &Ip<32>, packet: PacketInfo<'_>) -> Result<(), Keyless>;
     /// Whether the key or the elements need extras.
     fn wants_extras(&self) -> bool;
+    /// Whether five-tuples are all that it needs of common packets.
+    fn takes_tuples(&self) -> bool;
     /// Adds leading common IPv4 frames of these Ethernet frames; returns their number.
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
     /// Adds leading common IPv6 frames of these Ethernet frames; returns their number.
@@ -218,6 +219,9 @@ impl<K: Width + Extract<8> + Extract<32>> AddPackets for OneLane<'_, K> {
     fn wants_extras(&self) -> bool {
         self.lane.extras
     }
+    fn takes_tuples(&self) -> bool {
+        self.lane.takes_tuples()
+    }
     #[inline(always)]
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
         let cut = self.lane.take_cut(frames, 0, self.to);
@@ -231,6 +235,17 @@ impl<K: Width + Extract<8> + Extract<32>> AddPackets for OneLane<'_, K> {
     #[inline(always)]
     fn of_columns(&mut self) -> (&mut Lane<Self::Key>, &mut dyn Take) {
         (self.lane, self.to)
+    }
+}
+
+impl<K: Width + Extract<8> + Extract<32>> TakeTuples for OneLane<'_, K> {
+    #[inline(always)]
+    fn v4_tuple(&mut self, tuple: &Tuple<8>, wire: u32, time_ns: i64) {
+        self.lane.take_tuple(tuple, wire, time_ns, 0, self.to);
+    }
+    #[inline(always)]
+    fn v6_tuple(&mut self, tuple: &Tuple<32>, wire: u32, time_ns: i64) {
+        self.lane.take_tuple(tuple, wire, time_ns, 0, self.to);
     }
 }
 
@@ -261,6 +276,9 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> AddPackets for TwoLanes<'_, 
     fn wants_extras(&self) -> bool {
         self.v4.extras
     }
+    fn takes_tuples(&self) -> bool {
+        self.v4.takes_tuples()
+    }
     #[inline(always)]
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
         let cut = self.v4.take_cut(frames, 0, self.to);
@@ -275,6 +293,20 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> AddPackets for TwoLanes<'_, 
     #[inline(always)]
     fn of_columns(&mut self) -> (&mut Lane<Self::Key>, &mut dyn Take) {
         (self.v4, self.to)
+    }
+}
+
+impl<A: Width + Extract<8>, B: Width + Extract<32>> TakeTuples for TwoLanes<'_, A, B> {
+    #[inline(always)]
+    fn v4_tuple(&mut self, tuple: &Tuple<8>, wire: u32, time_ns: i64) {
+        self.v4.take_tuple(tuple, wire, time_ns, 0, self.to);
+    }
+    #[inline(always)]
+    fn v6_tuple(&mut self, tuple: &Tuple<32>, wire: u32, time_ns: i64) {
+        match &mut self.v6 {
+            Some(v6) => v6.take_tuple(tuple, wire, time_ns, 1, self.to),
+            None => *self.unmeasured += one(wire),
+        }
     }
 }
 
@@ -462,9 +494,11 @@ impl<P: AddPackets> WithHeaders for &mut AddFrames<'_, P> {
             let v4 = lanes.common_v4(headers, frames.part(taken..end), inner);
             let v6 = lanes.common_v6(headers, frames.part(taken + v4..end), inner);
             (taken, left) = (taken + v4 + v6, left - (v4 + v6) as u64);
-            // After common IPv6 frames, the next frame may be common IPv4. Otherwise it is
-            // uncommon.
-            if v6 == 0 && (v4 == 0 || taken < end) {
+            if v6 > 0 {
+                // The next frame may be common IPv4.
+                let mixed = add_mixed(frames.part(taken..end), inner, lanes);
+                (taken, left) = (taken + mixed, left - mixed as u64);
+            } else if v4 == 0 || taken < end {
                 match add_uncommon(&frames.at(taken), tunnels, lanes) {
                     Ok(()) => left -= 1,
                     Err(reason) => reason.count(keyless),
@@ -474,6 +508,16 @@ impl<P: AddPackets> WithHeaders for &mut AddFrames<'_, P> {
         }
         (taken, most - left)
     }
+}
+
+/// Adds leading common frames of both versions of IP, one by one. Returns their number, which may
+/// be 0.
+#[inline(never)]
+fn add_mixed(frames: Frames<'_>, inner: bool, lanes: &mut impl AddPackets) -> usize {
+    if !lanes.takes_tuples() {
+        return 0;
+    }
+    take_mixed(frames, inner, lanes)
 }
 
 /// Adds an uncommon frame to its lane.
@@ -511,10 +555,21 @@ fn take_stretches(
             }
             Stretch::Other(index, row) => {
                 let &ParsedRow { wire, time_ns, .. } = row;
-                let packet = PacketInfo { wire, time_ns, extras: block.extras(index) };
-                match lanes.headers(&row.headers, packet) {
-                    Ok(()) => left -= 1,
-                    Err(reason) => reason.count(keyless),
+                match row.headers {
+                    Headers::V6(Ip { addresses, protocol, ports: Ports::Found(ports) })
+                        if lanes.takes_tuples() =>
+                    {
+                        let tuple = Tuple::new(addresses, ports.to_be_bytes(), protocol);
+                        lanes.v6_tuple(&tuple, wire, time_ns);
+                        left -= 1;
+                    }
+                    _ => {
+                        let packet = PacketInfo { wire, time_ns, extras: block.extras(index) };
+                        match lanes.headers(&row.headers, packet) {
+                            Ok(()) => left -= 1,
+                            Err(reason) => reason.count(keyless),
+                        }
+                    }
                 }
                 index + 1
             }

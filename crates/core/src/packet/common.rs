@@ -68,7 +68,7 @@ impl<H: ReadHeaders> Version<8> for V4<H> {
 
     #[inline(always)]
     fn read_tuples(self, isa: Isa, frames: &[&[u8]], to: &mut [Tuple<8>]) -> usize {
-        let mut read = Cut::whole().keys(isa, frames, to);
+        let mut read = const { Cut::whole() }.keys(isa, frames, to);
         if self.inner {
             read = to[..read].iter().take_while(|tuple| is_plain(tuple, true)).count();
         }
@@ -95,7 +95,7 @@ impl<H: ReadHeaders> Version<32> for V6<H> {
 
 /// Whether the packet is no tunnel, or tunnels are not followed.
 #[inline(always)]
-fn is_plain<const N: usize>(tuple: &Tuple<N>, inner: bool) -> bool {
+pub(super) fn is_plain<const N: usize>(tuple: &Tuple<N>, inner: bool) -> bool {
     !(inner && tunnel::may_be(&Ip::from(*tuple)))
 }
 

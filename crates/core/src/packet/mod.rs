@@ -8,6 +8,8 @@ mod extras;
 mod frames;
 mod ip;
 mod link;
+#[cfg(not(test))]
+pub(crate) mod mixed;
 mod parse;
 mod tunnel;
 

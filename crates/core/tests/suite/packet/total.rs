@@ -10,6 +10,7 @@ use flowgauge_core::packet::{
     Fault, Frame, FrameColumns, Headers, KeylessCounts, LinkType, Malformed, Ports, Tunnels, parse,
     parse_inner,
 };
+use flowgauge_core::summary::Reads;
 use flowgauge_kernel::Isa;
 
 use super::frames::{
@@ -307,6 +308,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 key: KeyKind::FIVE_TUPLE.into(),
                 tunnels,
                 batch_packets,
+                reads: Reads { times: true, ..Reads::BYTES },
                 elements: None,
                 services: true,
                 ipv6: true,
@@ -329,6 +331,14 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 batcher.take(columns.frames(), u64::MAX, taken);
             });
             assert_eq!(direct, expected, "{isa} {mutated:02x?}");
+            // The bytes are added up whether or not they are written.
+            let all: u64 = expected.lanes.iter().flatten().map(|(_, bytes, _)| bytes).sum();
+            for options in [options, BatcherOptions { reads: Reads::NOTHING, ..options }] {
+                let (mut batcher, mut taken) = (Batcher::new(options), Taken::default());
+                batcher.take(columns.frames(), u64::MAX, &mut taken);
+                batcher.flush(&mut taken);
+                assert_eq!(batcher.counts().keyed.bytes, all, "{options:?} {mutated:02x?}");
+            }
             met += services.len();
             let mut block = Block::new(isa, false);
             for counted in [false, true] {
