@@ -93,17 +93,19 @@ impl Clock {
         flows
     }
 
-    /// Number of packets at the start of `times_ns` that are ordinary.
-    #[inline]
-    pub(crate) fn run(&mut self, times_ns: impl Iterator<Item = i64>) -> usize {
-        let mut ordinary = 0;
-        for time_ns in times_ns {
-            if !self.flows(time_ns) {
-                break;
-            }
-            ordinary += 1;
+    /// Number of packets at the start of `times_ns` that are ordinary. `ordered` says whether no
+    /// packet is older than the one before it, the previous one included.
+    #[inline(never)]
+    pub(crate) fn run(&mut self, times_ns: &[i64], ordered: bool) -> usize {
+        let Some((first_ns, rest)) = times_ns.split_first() else { return 0 };
+        if !self.flows(*first_ns) {
+            return 0;
         }
-        ordinary
+        // If the last one is ordinary then, so are those between.
+        if ordered && rest.last().is_none_or(|last_ns| self.flows(*last_ns)) {
+            return times_ns.len();
+        }
+        1 + rest.iter().take_while(|time_ns| self.flows(**time_ns)).count()
     }
 
     /// What the time of a packet triggers for which [`Self::flows`] returned `false`.

@@ -46,7 +46,7 @@ impl PacketSlice for Frames<'_> {
         match self.times_ns() {
             Column::Same(time_ns) if clock.flows(time_ns) => self.len() - 1,
             Column::Same(_) => 0,
-            Column::Each(times_ns) => clock.run(times_ns[1..].iter().copied()),
+            Column::Each(times_ns) => clock.run(&times_ns[1..], times_ns.is_sorted()),
         }
     }
     fn put(self, batcher: &mut Batcher, most: u64, to: &mut dyn Take) -> (usize, u64) {
@@ -85,11 +85,7 @@ impl PacketSlice for BlockSlice<'_> {
     #[inline(always)]
     fn run(self, clock: &mut Clock) -> usize {
         let times_ns = &self.block.times_ns()[self.first + 1..self.end];
-        match times_ns.last() {
-            // If the times are ordered and the last one is ordinary, so are all others.
-            Some(last_ns) if self.block.is_ordered() && clock.flows(*last_ns) => times_ns.len(),
-            _ => clock.run(times_ns.iter().copied()),
-        }
+        clock.run(times_ns, self.block.is_ordered())
     }
     fn put(self, batcher: &mut Batcher, most: u64, to: &mut dyn Take) -> (usize, u64) {
         batcher.take_block(self.block, self.first..self.end, most, to)

@@ -9,7 +9,7 @@ use flowgauge_engine::{Config, EpochLength, Plan};
 use serde_json::Value;
 
 use crate::capture::{Pcap, mixed, udp};
-use crate::{asking, run};
+use crate::{asking, run, run_plan};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -49,6 +49,26 @@ fn time_epochs_are_multiples_of_their_length_with_gaps_and_late_packets() {
     let account = &outcome.total.account;
     assert_eq!((account.late, account.backwards, account.jumps), (1, 2, 1));
     assert_eq!(outcome.total.epochs, 5);
+}
+
+/// Late packets in order, followed by one of the open epoch, are all late, though the first and the
+/// last time of their burst look ordinary.
+#[test]
+fn each_late_packet_of_a_burst_is_counted() {
+    let mut pcap = Pcap::new();
+    let late = [46, 47, 48, 49];
+    for seconds in [55; 256].into_iter().chain(late).chain([56]) {
+        pcap.udp(seconds * SECOND_NS, (1, 1), (2, 2));
+    }
+    let config = Config { epoch: EpochLength::Time(10_000_000_000), ..asking(&["top"]) };
+    let named = |name: &str| Config { name: name.to_owned(), ..config.clone() };
+    for plan in [Plan::new(named("one")), Plan::several(vec![named("one"), named("two")])] {
+        let (lines, _) = run_plan(plan.unwrap(), &pcap.0);
+        for epoch in of_type(&lines, "epoch") {
+            let count = |name: &str| epoch["account"][name].as_u64().unwrap();
+            assert_eq!((count("read"), count("late"), count("backwards")), (261, 4, 1), "{epoch}");
+        }
+    }
 }
 
 #[test]
