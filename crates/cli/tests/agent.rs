@@ -229,7 +229,7 @@ fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
     running.signal("USR1");
     place.write("  nonsense: {}\n");
     running.signal("HUP");
-    wait("no error is told", || says("unknown field 'nonsense'"));
+    wait("no error in the log", || says("unknown field 'nonsense'"));
     assert_eq!(hashes(&place).len(), 1, "the file with the error took effect");
     place.write("# a comment changes nothing\n");
     let sound = fs::read_to_string(place.0.join("agent.yaml")).unwrap();
@@ -246,7 +246,7 @@ fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
     )
     .unwrap();
     running.signal("HUP");
-    wait("no failure is told", || says("keeping the configuration: none0"));
+    wait("no failure in the log", || says("keeping the configuration: none0"));
     let epochs = place.lines().len();
     wait("it measures no more", || place.lines().len() > epochs + 6);
     let ended = running.end("INT");

@@ -125,25 +125,8 @@ impl<K: Width> Lane<K> {
         if let Some(services) = &mut self.services {
             services.add(tuple.protocol(), tuple.ports(), wire);
         }
-        self.put_tuple(tuple, wire, time_ns, lane, to);
-    }
-
-    /// As [`Self::take_tuple`], without services.
-    #[inline(always)]
-    fn put_tuple<const N: usize>(
-        &mut self,
-        tuple: &Tuple<N>,
-        wire: u32,
-        time_ns: i64,
-        lane: usize,
-        to: &mut dyn Take,
-    ) where
-        K: Extract<N>,
-    {
-        self.batch.push(K::from_tuple(self.key.kind(), tuple).masked(self.mask), wire, time_ns);
-        if self.batch.len() == self.batch_packets {
-            self.flush(lane, to);
-        }
+        let key = K::from_tuple(self.key.kind(), tuple).masked(self.mask);
+        self.push(key, PacketInfo { wire, time_ns, extras: None }, 0, lane, to);
     }
 
     /// Takes a packet with an IP header, and passes the batch to `to` when it is full.
@@ -484,8 +467,10 @@ impl<K: Width> Lane<K> {
             services.add_all(tuples, wires);
         }
         if tuples.len() < FEW && self.takes_tuples() {
-            for ((tuple, wire), time_ns) in tuples.iter().zip(wires).zip(&block.times_ns()[range]) {
-                self.put_tuple(tuple, *wire, *time_ns, lane, to);
+            let times_ns = &block.times_ns()[range];
+            for ((tuple, &wire), &time_ns) in tuples.iter().zip(wires).zip(times_ns) {
+                let key = K::from_tuple(self.key.kind(), tuple).masked(self.mask);
+                self.push(key, PacketInfo { wire, time_ns, extras: None }, 0, lane, to);
             }
             return tuples.len() as u64;
         }
