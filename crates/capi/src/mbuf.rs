@@ -3,8 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use arrayvec::ArrayVec;
-use flowgauge_core::packet::{Column, Frames, LinkType};
+use flowgauge_core::packet::{Column, Frame, Frames, LinkType};
 use flowgauge_engine::{Arrivals, Meter};
 
 use crate::{BURST, fg_mbuf_layout};
@@ -21,43 +20,24 @@ pub(crate) unsafe fn push(
     samples: bool,
     now_ns: i64,
 ) {
-    let wanted;
-    let mbufs = if samples {
-        // SAFETY: this function's contract.
-        wanted = unsafe { choose(meter, mbufs, layout, now_ns) };
-        &wanted
-    } else {
-        mbufs
-    };
-    if !mbufs.is_empty() {
-        let mut read =
-            Read { frames: [MaybeUninit::uninit(); _], wires: [MaybeUninit::uninit(); _] };
-        // SAFETY: this function's contract.
-        let (frames, wires) = unsafe { read.all(mbufs, layout) };
-        meter.push(Frames::new(frames, wires, Column::Same(link), Column::Same(now_ns)));
+    if samples {
+        let wire = |mbuf: &*const c_void| {
+            // SAFETY: this function's contract.
+            u64::from(unsafe { layout.wire(*mbuf) })
+        };
+        let (packets, bytes) = (mbufs.len() as u32, mbufs.iter().map(wire).sum());
+        let mut frame = |place: usize| {
+            let mbuf = mbufs[place];
+            // SAFETY: this function's contract.
+            let (bytes, wire) = unsafe { (layout.frame(mbuf), layout.wire(mbuf)) };
+            Frame { bytes, wire, link, time_ns: now_ns }
+        };
+        return meter.push_wanted(&Arrivals { packets, bytes, time_ns: now_ns }, &mut frame);
     }
-}
-
-/// The packets that the sampler wants.
-///
-/// # Safety
-/// As [`push`].
-#[inline(never)]
-unsafe fn choose(
-    meter: &mut dyn Meter,
-    mbufs: &[*const c_void],
-    layout: fg_mbuf_layout,
-    now_ns: i64,
-) -> ArrayVec<*const c_void, BURST> {
+    let mut read = Read { frames: [MaybeUninit::uninit(); _], wires: [MaybeUninit::uninit(); _] };
     // SAFETY: this function's contract.
-    let bytes = mbufs.iter().map(|mbuf| u64::from(unsafe { layout.wire(*mbuf) })).sum();
-    let mut mask = meter.want(&Arrivals { packets: mbufs.len() as u32, bytes, time_ns: now_ns });
-    let mut wanted = ArrayVec::new();
-    while mask != 0 {
-        wanted.push(mbufs[mask.trailing_zeros() as usize]);
-        mask &= mask - 1;
-    }
-    wanted
+    let (frames, wires) = unsafe { read.all(mbufs, layout) };
+    meter.push(Frames::new(frames, wires, Column::Same(link), Column::Same(now_ns)));
 }
 
 /// The packets of a burst in columns.

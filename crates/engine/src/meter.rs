@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::block::{Block, Parsed, ParsedColumns, ParsedRow};
-use flowgauge_core::packet::{Frames, Tunnels};
+use flowgauge_core::packet::{Column, Frame, Frames, Tunnels};
 use flowgauge_kernel::Isa;
 
 use crate::intake::{Crew, Intake};
@@ -56,6 +56,11 @@ pub trait Meter: Send {
     /// Measures frames, in bursts of any size. If a sampler decides before headers, it also decides
     /// about frames for which [`Self::want`] was not called.
     fn push(&mut self, frames: Frames<'_>);
+    /// Measures the wanted packets of a burst, and counts the others as skipped, as [`Self::want`]
+    /// and then [`Self::push`] do. `frame` reads the wanted frame at a place in the burst.
+    fn push_wanted<'a>(&mut self, burst: &Arrivals, frame: &mut dyn FnMut(usize) -> Frame<'a>) {
+        ask_and_push(self, burst, frame);
+    }
     /// Measures packets whose headers the caller has parsed. A measurement with a filter counts
     /// them as filtered, since a filter needs the bytes of a frame. A measurement whose key needs
     /// more of a frame counts them as `no_key`.
@@ -76,6 +81,21 @@ pub trait Meter: Send {
     fn is_done(&self) -> bool;
     /// Closes the open epoch at the end of the input. A run without a packet has one empty epoch.
     fn finish(self: Box<Self>);
+}
+
+/// [`Meter::push_wanted`] by way of [`Meter::want`] and [`Meter::push`].
+fn ask_and_push<'a>(
+    meter: &mut (impl Meter + ?Sized),
+    burst: &Arrivals,
+    frame: &mut dyn FnMut(usize) -> Frame<'a>,
+) {
+    let mut wanted = meter.want(burst);
+    while wanted != 0 {
+        let Frame { bytes, wire, link, time_ns } = frame(wanted.trailing_zeros() as usize);
+        let (link, time_ns) = (Column::Same(link), Column::Same(time_ns));
+        meter.push(Frames::new(&[bytes], &[wire], link, time_ns));
+        wanted &= wanted - 1;
+    }
 }
 
 /// One measurement within a meter.
@@ -147,6 +167,13 @@ impl Meter for OneMeter {
     fn push(&mut self, frames: Frames<'_>) {
         let Stream { intake, crew, .. } = &mut self.stream;
         let _ = intake.take(frames, &mut **crew);
+    }
+
+    fn push_wanted<'a>(&mut self, burst: &Arrivals, frame: &mut dyn FnMut(usize) -> Frame<'a>) {
+        let Stream { intake, crew, .. } = &mut self.stream;
+        if !intake.take_wanted(burst, frame, &mut **crew) {
+            ask_and_push(self, burst, frame);
+        }
     }
 
     fn push_headers(&mut self, rows: &[ParsedRow]) {

@@ -44,11 +44,20 @@ impl Arrivals {
     /// # Panics
     /// When there are more than [`Self::MOST`].
     pub(crate) fn all(&self) -> u64 {
-        assert!(self.packets <= Self::MOST, "a burst has at most 64 packets");
-        match self.packets {
+        match self.packets() {
             0 => 0,
-            packets => u64::MAX >> (Self::MOST - packets),
+            packets => u64::MAX >> (u64::from(Self::MOST) - packets),
         }
+    }
+
+    /// The number of packets.
+    ///
+    /// # Panics
+    /// When it is above [`Self::MOST`].
+    #[inline(always)]
+    pub(crate) fn packets(&self) -> u64 {
+        assert!(self.packets <= Self::MOST, "a burst has at most 64 packets");
+        self.packets.into()
     }
 }
 
@@ -203,16 +212,25 @@ pub(crate) struct Sampling {
     /// Keyed packets included in it, and the number that each following packet represents.
     counted: u64,
     weight: f64,
-    /// The probability and the weight of wanted packets that have not come yet.
-    owed: VecDeque<(f64, u64)>,
+    /// The wanted packets that have not come yet: the first run, and those after it. Only the first
+    /// may be empty, and only if it is the last.
+    owed: Run,
+    later: VecDeque<Run>,
+}
+
+/// Wanted packets in a row with the same probability and weight.
+struct Run {
+    odds: (f64, u64),
+    packets: usize,
 }
 
 impl Sampling {
     /// The sampling of a queue of a measurement.
     pub(crate) fn new(rate: HeaderRate, seed: &Seed, measurement: &str, queue: usize) -> Self {
-        let (counted, weight, owed) = (0, 1.0, VecDeque::with_capacity(Arrivals::MOST as usize));
         let sampler = HeaderSampler::new(rate, apart(seed, measurement, queue));
-        Self { sampler, traffic: Traffic::none(rate), counted, weight, owed }
+        let owed = Run { odds: (1.0, 1), packets: 0 };
+        let later = VecDeque::with_capacity(Arrivals::MOST as usize);
+        Self { sampler, traffic: Traffic::none(rate), counted: 0, weight: 1.0, owed, later }
     }
 
     /// Forgets the traffic of an epoch.
@@ -243,6 +261,13 @@ impl Sampling {
         self.sampler.pass(packets)
     }
 
+    /// Passes over the packets before the next wanted one, and continues after that one.
+    #[inline(always)]
+    pub(crate) fn pick(&mut self) {
+        self.sampler.pass(self.sampler.ahead());
+        self.sampler.take();
+    }
+
     /// The length of a run of packets, at most `most`, that are all wanted or all unwanted, and
     /// which.
     pub(crate) fn next(&self, most: usize) -> (usize, bool) {
@@ -259,37 +284,64 @@ impl Sampling {
     }
 
     /// Notes that the next packet is wanted and will come.
+    #[inline(never)]
     pub(crate) fn owe(&mut self) {
-        self.owed.push_back((self.sampler.chance(), self.sampler.weight()));
+        let odds = self.next_odds();
+        let last = self.later.back_mut().unwrap_or(&mut self.owed);
+        match last {
+            Run { odds: same, packets } if *same == odds => *packets += 1,
+            Run { packets: 0, .. } => *last = Run { odds, packets: 1 },
+            _ => self.later.push_back(Run { odds, packets: 1 }),
+        }
         self.sampler.take();
     }
 
     /// Number of wanted packets that will come next and represent equally many packets.
     #[inline(always)]
     pub(crate) fn owed(&self) -> usize {
-        match self.owed.front() {
-            None => 0,
-            Some(first) => self.owed.iter().take_while(|owed| *owed == first).count(),
-        }
+        self.owed.packets
+    }
+
+    /// Whether these many wanted packets will come next, and each represents as many packets as the
+    /// latest ones.
+    #[inline(always)]
+    pub(crate) fn awaits(&self, packets: usize) -> bool {
+        self.owed() == packets && self.stands_for(self.next_weight().0)
     }
 
     /// Notes that this many of them came.
+    #[inline(always)]
     pub(crate) fn came(&mut self, packets: usize) {
-        self.owed.drain(..packets);
+        self.owed.packets -= packets;
+        if self.owed.packets == 0
+            && let Some(next) = self.later.pop_front()
+        {
+            self.owed = next;
+        }
     }
 
     /// Gives up the wanted packets that did not come; returns their number.
+    #[inline(always)]
     pub(crate) fn give_up(&mut self) -> u64 {
-        let given_up = self.owed.len() as u64;
-        self.owed.clear();
+        let mut given_up = 0;
+        while self.owed() > 0 {
+            given_up += self.owed() as u64;
+            self.came(self.owed());
+        }
         given_up
+    }
+
+    /// The probability and the weight of the next packet to draw.
+    #[inline(always)]
+    fn next_odds(&self) -> (f64, u64) {
+        (self.sampler.chance(), self.sampler.weight())
     }
 
     /// The number of packets that the next packet represents in the traffic, and its weight in the
     /// summary.
+    #[inline(always)]
     pub(crate) fn next_weight(&self) -> (f64, u64) {
-        let now = (self.sampler.chance(), self.sampler.weight());
-        let (chance, weight) = self.owed.front().copied().unwrap_or(now);
+        let (chance, weight) = if self.owed() > 0 { self.owed.odds } else { self.next_odds() };
         (1.0 / chance, weight)
     }
 

@@ -96,17 +96,25 @@ impl Cut {
     // Not inlined, so that a burst of whole groups skips no code.
     #[inline(never)]
     fn keys_singly<K: Pod>(&self, frames: &[&[u8]], keys: &mut [K]) -> usize {
-        let mask = u128::from_le_bytes(self.mask);
         let mut read = 0;
         for (key, frame) in keys.iter_mut().zip(frames) {
-            let Some(tuple) = ScalarHeaders.v4(frame) else { break };
-            let (addresses, rest) = (u64::from_le_bytes(tuple.addresses), tuple.rest.to_le());
-            let tuple = u128::from(rest) << 64 | u128::from(addresses);
-            let bytes = ((tuple >> (8 * self.first)) & mask).to_le_bytes();
-            bytemuck::bytes_of_mut(key).copy_from_slice(&bytes[..size_of::<K>()]);
+            let Some(cut) = self.key(frame) else { break };
+            *key = cut;
             read += 1;
         }
         read
+    }
+
+    /// The key of a common IPv4 frame, as [`Self::keys`].
+    #[inline(always)]
+    pub fn key<K: Pod>(&self, frame: &[u8]) -> Option<K> {
+        let tuple = ScalarHeaders.v4(frame)?;
+        let (addresses, rest) = (u64::from_le_bytes(tuple.addresses), tuple.rest.to_le());
+        let tuple = u128::from(rest) << 64 | u128::from(addresses);
+        let bytes = (tuple >> (8 * self.first)) & u128::from_le_bytes(self.mask);
+        let mut key = K::zeroed();
+        bytemuck::bytes_of_mut(&mut key).copy_from_slice(&bytes.to_le_bytes()[..size_of::<K>()]);
+        Some(key)
     }
 }
 

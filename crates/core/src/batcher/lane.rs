@@ -10,7 +10,9 @@ use crate::batch::Batch;
 use crate::block::Block;
 use crate::key::{Detail, Element, Elements, Extract, FlowKey, KeyKind, KeySpec, Whole};
 use crate::packet::common::Version;
-use crate::packet::{Column, Extras, Frames, Ip, KeylessCounts, NoKey, Ports, Tunnels, tcp_flags};
+use crate::packet::{
+    Column, Extras, Frame, Frames, Ip, KeylessCounts, NoKey, Ports, Tunnels, tcp_flags,
+};
 use crate::services::Services;
 use crate::summary::Reads;
 use crate::terms::{Size, SpreadOf};
@@ -264,6 +266,17 @@ impl<K: Width> Lane<K> {
             Some(cut) => cut.keys(lane.isa, frames, lane.batch.free_keys()),
             None => 0,
         })
+    }
+
+    /// As [`Self::take_cut`], for one frame; returns whether its key was cut.
+    #[inline(always)]
+    pub(super) fn take_one_cut(&mut self, frame: &Frame<'_>, to: &mut dyn Take) -> bool {
+        let Some(key) = self.cut.as_ref().and_then(|cut| cut.key(frame.bytes)) else {
+            return false;
+        };
+        let packet = PacketInfo { wire: frame.wire, time_ns: frame.time_ns, extras: None };
+        self.push(key, packet, 0, 0, to);
+        true
     }
 
     /// Takes leading common frames of one version of IP; returns their number.

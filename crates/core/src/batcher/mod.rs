@@ -20,7 +20,8 @@ use crate::key::{Elements, Extract, Key8, Key16, Key37, KeySpec};
 use crate::packet::common::{V4, V6};
 use crate::packet::mixed::{TakeTuples, take_mixed};
 use crate::packet::{
-    Extras, Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Ports, Tunnels,
+    Column, Extras, Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Ports,
+    Tunnels,
 };
 use crate::services::ServiceCounts;
 use crate::summary::Reads;
@@ -343,6 +344,21 @@ impl Batcher {
         let rest = frames.part(cut..frames.len());
         let (taken, keyed) = self.take_any(rest, most - cut as u64, to);
         (cut + taken, cut as u64 + keyed)
+    }
+
+    /// As [`Self::take`], for one frame. Returns whether it has a key.
+    pub fn take_one(&mut self, frame: &Frame<'_>, to: &mut dyn Take) -> bool {
+        let is_cut = frame.link == LinkType::ETHERNET
+            && match_keys!(
+                &mut self.keys,
+                (v4, _v6) => v4.take_one_cut(frame, to),
+                lane => lane.take_one_cut(frame, to)
+            );
+        is_cut || {
+            let (bytes, wires) = ([frame.bytes], [frame.wire]);
+            let (link, time_ns) = (Column::Same(frame.link), Column::Same(frame.time_ns));
+            self.take_any(Frames::new(&bytes, &wires, link, time_ns), 1, to).1 == 1
+        }
     }
 
     /// As [`Self::take`], for frames of any kind.

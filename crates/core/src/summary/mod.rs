@@ -36,6 +36,6 @@ pub use options::{BuildError, BuildErrorKind, Memory, Options, Parameters, Setti
 pub use saturating::Counter;
 pub(crate) use saturating::sum_and_largest;
 
-/// Arrays up to this size stay in a cache that the processor's own prefetching reaches in time:
-/// explicit prefetches of their lines cost more than they save.
-const CACHED_BYTES: usize = 1 << 20;
+/// Arrays up to this size stay in a cache that the processor's own prefetching reaches in time, even
+/// between the bursts of a switch: explicit prefetches of their lines cost more than they save.
+const CACHED_BYTES: usize = 1 << 18;

@@ -92,12 +92,12 @@ impl Sampler {
         }
         let uniform = ((self.rng.u64(..) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         let drawn = uniform * self.any.1;
-        // There are few slots, so that adding up is faster than a logarithm.
-        let mut chosen = self.chance;
-        let mut first = 0;
-        while drawn >= chosen && first < slots - 1 {
+        // There are few slots, so that adding up is faster than a logarithm, and than a branch that
+        // depends on the draw.
+        let (mut chosen, mut first) = (self.chance, 0);
+        for _ in 1..slots {
+            first += u32::from(drawn >= chosen);
             chosen += (1.0 - chosen) * self.chance;
-            first += 1;
         }
         first
     }

@@ -213,18 +213,15 @@ impl Intake {
         taken
     }
 
-    /// Ingests the burst of a driver if it needs nothing but the batcher: it neither opens nor ends
-    /// an epoch, and nothing chooses among its packets. Returns whether it did. This is the path of
-    /// nearly all bursts; it is short, since a switch in between evicts it from the cache.
+    /// Ingests the burst of a driver, or the wanted part of it, if it needs nothing but the batcher:
+    /// it neither opens nor ends an epoch, and no filter chooses among its packets. Returns whether
+    /// it did. This is the path of nearly all bursts; it is short, since a switch in between evicts
+    /// it from the cache.
     fn take_ordinary(&mut self, frames: Frames<'_>, crew: &mut dyn Crew) -> bool {
         let Column::Same(time_ns) = frames.times_ns() else { return false };
         let packets = frames.len() as u64;
-        let takes_all = self.filter.is_none()
-            && self.sampling.is_none()
-            && self.thinning.is_none()
-            && self.timeline.is_none()
-            && (1..self.left.min(self.stretch_left)).contains(&packets);
-        if !takes_all || self.account.read == 0 || !self.clock.flows(time_ns) {
+        let takes_all = self.sampling.as_ref().is_none_or(|sampling| sampling.awaits(frames.len()));
+        if !takes_all || !self.is_plain(packets) || !self.clock.flows(time_ns) {
             return false;
         }
         let (_, keyed) = self.batcher.take(frames, packets, crew);
@@ -233,7 +230,18 @@ impl Intake {
         self.stretch_left -= keyed;
         self.earliest_ns = self.earliest_ns.min(time_ns);
         self.latest_ns = self.latest_ns.max(time_ns);
+        self.came(frames);
         true
+    }
+
+    /// Whether a burst of so many packets of the open epoch needs no more than to be batched.
+    #[inline(always)]
+    fn is_plain(&self, packets: u64) -> bool {
+        self.filter.is_none()
+            && self.thinning.is_none()
+            && self.timeline.is_none()
+            && (1..self.left.min(self.stretch_left)).contains(&packets)
+            && self.account.read > 0
     }
 
     /// Ingests the packets of a block. If `passes` is given, it says for each place in the block

@@ -1,11 +1,24 @@
 //! The intake's part in sampling before headers: which packets are read.
 
+use flowgauge_core::batcher::Batcher;
+use flowgauge_core::packet::Frame;
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::Gone;
 
 use super::{Crew, Intake, PacketSlice};
 use crate::sampling::{Arrivals, Sampling};
 use crate::source::{Ahead, Skipped};
+
+/// Sets the weight of the next packet that is read.
+#[inline(always)]
+fn weigh(sampling: &mut Sampling, batcher: &mut Batcher, crew: &mut dyn Crew) {
+    let (packets, weight) = sampling.next_weight();
+    if !sampling.stands_for(packets) {
+        batcher.flush(crew);
+        sampling.count(batcher.counts().keyed.packets, packets);
+        batcher.weigh(u32::try_from(weight).unwrap_or(u32::MAX), crew);
+    }
+}
 
 impl Intake {
     /// The length of a run of packets, at most `most`, that are all read or all skipped, and which.
@@ -29,12 +42,7 @@ impl Intake {
     #[inline(always)]
     pub(super) fn weigh(&mut self, crew: &mut dyn Crew) {
         if let Some(sampling) = &mut self.sampling {
-            let (packets, weight) = sampling.next_weight();
-            if !sampling.stands_for(packets) {
-                self.batcher.flush(crew);
-                sampling.count(self.batcher.counts().keyed.packets, packets);
-                self.batcher.weigh(u32::try_from(weight).unwrap_or(u32::MAX), crew);
-            }
+            weigh(sampling, &mut self.batcher, crew);
         }
     }
 
@@ -65,12 +73,13 @@ impl Intake {
     }
 
     /// Counts wanted packets that came. Until now their bytes were counted as skipped.
+    #[inline(always)]
     pub(super) fn came(&mut self, packets: impl PacketSlice) {
         if let Some(sampling) = &mut self.sampling {
             sampling.came(packets.len());
+            let bytes = self.account.skipped.bytes;
+            self.account.skipped.bytes = bytes.saturating_sub(packets.wire_bytes());
         }
-        let bytes = self.account.skipped.bytes;
-        self.account.skipped.bytes = bytes.saturating_sub(packets.wire_bytes());
     }
 
     /// Returns which packets of a burst to push, and skips the others.
@@ -93,6 +102,39 @@ impl Intake {
         self.pick(burst, crew)
     }
 
+    /// Ingests the wanted packets of a burst, which `frame` reads, and skips the others, if the burst
+    /// needs nothing but sampler and batcher, as for [`Self::take_ordinary`]. Returns whether it did.
+    pub(crate) fn take_wanted<'a>(
+        &mut self,
+        burst: &Arrivals,
+        frame: &mut dyn FnMut(usize) -> Frame<'a>,
+        crew: &mut dyn Crew,
+    ) -> bool {
+        let (packets, time_ns) = (burst.packets(), burst.time_ns);
+        if !self.is_plain(packets) || self.owed() > 0 || !self.clock.flows(time_ns) {
+            return false;
+        }
+        let Some(sampling) = &mut self.sampling else { return false };
+        let (mut at, mut skipped) = (0, Size { packets, bytes: burst.bytes });
+        while at + sampling.ahead() < packets {
+            at += sampling.ahead();
+            weigh(sampling, &mut self.batcher, crew);
+            let frame = frame(at as usize);
+            self.stretch_left -= u64::from(self.batcher.take_one(&frame, crew));
+            skipped.packets -= 1;
+            skipped.bytes = skipped.bytes.saturating_sub(frame.wire.into());
+            sampling.pick();
+            at += 1;
+        }
+        sampling.pass(packets - at);
+        self.account.skipped += skipped;
+        self.account.read += packets;
+        self.left -= packets;
+        self.earliest_ns = self.earliest_ns.min(time_ns);
+        self.latest_ns = self.latest_ns.max(time_ns);
+        true
+    }
+
     /// As [`Self::want`], if a packet is wanted or the burst is the first of its epoch.
     #[inline(never)]
     fn pick(&mut self, burst: &Arrivals, crew: &mut dyn Crew) -> Result<u64, Gone> {
@@ -105,21 +147,20 @@ impl Intake {
         }
         self.earliest_ns = self.earliest_ns.min(burst.time_ns);
         self.latest_ns = self.latest_ns.max(burst.time_ns);
-        let most = u64::from(burst.all().count_ones()).min(self.left);
-        let (mut wanted, mut at) = (0u64, 0);
+        let most = burst.packets().min(self.left);
+        let (mut wanted, mut picked, mut at) = (0, 0, 0);
         if let Some(sampling) = &mut self.sampling {
             self.account.lost += sampling.give_up();
             while at + sampling.ahead() < most {
                 at += sampling.ahead();
                 sampling.pass(sampling.ahead());
-                wanted |= 1 << at;
+                wanted |= 1u64 << at;
                 sampling.owe();
-                at += 1;
+                (picked, at) = (picked + 1, at + 1);
             }
             sampling.pass(most - at);
         }
-        let packets = most - u64::from(wanted.count_ones());
-        self.count_skipped(Size { packets, bytes: burst.bytes });
+        self.count_skipped(Size { packets: most - picked, bytes: burst.bytes });
         Ok(wanted)
     }
 

@@ -92,16 +92,26 @@ fn the_same_packets_are_read_however_they_come() {
                 });
                 assert_eq!(lines, file, "bursts of {burst}");
             }
-            let asked = pushed(vec![config], |meter| {
+            let each = |frame: &Frame<'_>| Arrivals {
+                packets: 1,
+                bytes: frame.wire.into(),
+                time_ns: frame.time_ns,
+            };
+            let asked = pushed(vec![config.clone()], |meter| {
                 for frame in &frames {
-                    let (bytes, time_ns) = (u64::from(frame.wire), frame.time_ns);
-                    match meter.want(&Arrivals { packets: 1, bytes, time_ns }) {
+                    match meter.want(&each(frame)) {
                         0 => {}
                         _ => push(meter, &[*frame]),
                     }
                 }
             });
             assert_eq!(asked, file);
+            let fetched = pushed(vec![config], |meter| {
+                for frame in &frames {
+                    meter.push_wanted(&each(frame), &mut |_| *frame);
+                }
+            });
+            assert_eq!(fetched, file);
         }
     }
 }
@@ -245,6 +255,58 @@ fn a_burst_is_asked_about_as_a_whole() {
     assert!(sum("lost") > 0 && sum("read") - sum("skipped") == pushes);
     let wires: u64 = frames.iter().map(|frame| u64::from(frame.wire)).sum();
     assert!(sum("skipped_bytes") + sum("keyed_bytes") <= wires);
+}
+
+/// Frames that the meter fetches are those that it wants of the burst when asked.
+#[test]
+fn wanted_frames_are_fetched_from_their_bursts() {
+    println!("seeds 0 and 4");
+    let bytes = mixed(4, 6000);
+    let frames = frames(&bytes);
+    let by_time = |config| Config { epoch: EpochLength::Time(3 * SECOND), ..config };
+    let sample = by_time(one_in_ten(asking(&["top"])));
+    let mut cases: Vec<_> = every().into_iter().map(|config| vec![by_time(config)]).collect();
+    cases.push(vec![Config { limit: Some(4321), ..sample.clone() }]);
+    cases.push(vec![named("one", sample.clone()), named("other", by_time(every().remove(2)))]);
+    cases.push(vec![sample, named("exact", by_time(asking(&["top"])))]);
+    cases.push(vec![by_time(asking(&["top"]))]);
+    for configs in cases {
+        for size in [1, 32, 64] {
+            let run = |fetches: bool| {
+                let mut reads = 0;
+                let mut lines = pushed(configs.clone(), |meter| {
+                    for (number, burst) in (0i64..).zip(frames.chunks(size)) {
+                        let bytes = burst.iter().map(|frame| u64::from(frame.wire)).sum();
+                        let time_ns = 20 * SECOND + number * SECOND / 16;
+                        let now = burst.iter().map(|frame| Frame { time_ns, ..*frame });
+                        let burst: Vec<_> = now.collect();
+                        let arrivals = Arrivals { packets: burst.len() as u32, bytes, time_ns };
+                        // One burst is asked about in vain.
+                        if number == 50 {
+                            meter.want(&arrivals);
+                        } else if fetches {
+                            meter.push_wanted(&arrivals, &mut |at| {
+                                reads += 1;
+                                burst[at]
+                            });
+                        } else {
+                            let wanted = meter.want(&arrivals);
+                            let wanted = (0..burst.len()).filter(|at| wanted >> at & 1 == 1);
+                            let wanted: Vec<_> = wanted.map(|at| burst[at]).collect();
+                            reads += wanted.len();
+                            push(meter, &wanted);
+                        }
+                    }
+                });
+                // Each measurement writes its lines in order.
+                lines.sort_by_key(|line| line["measurement"].to_string());
+                (lines, reads)
+            };
+            let (asked, fetched) = (run(false), run(true));
+            assert!(asked.1 > 100, "{asked:?}");
+            assert_eq!(asked, fetched, "bursts of {size}");
+        }
+    }
 }
 
 #[test]
@@ -490,12 +552,7 @@ fn sampling_speed_of_bursts_in_the_cache() {
                         bytes: burst.len() as u64 * 64,
                         time_ns,
                     };
-                    let mut wanted = meter.want(&arrivals);
-                    while wanted != 0 {
-                        let place = wanted.trailing_zeros() as usize;
-                        meter.push(burst.part(place..place + 1));
-                        wanted &= wanted - 1;
-                    }
+                    meter.push_wanted(&arrivals, &mut |place| burst.at(place));
                     time_ns += 1000;
                 }
             }

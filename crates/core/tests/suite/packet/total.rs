@@ -339,6 +339,9 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 batcher.flush(&mut taken);
                 assert_eq!(batcher.counts().keyed.bytes, all, "{options:?} {mutated:02x?}");
             }
+            for singly in [false, true] {
+                assert_eq!(cut(options, &columns, singly), expected, "{isa} {mutated:02x?}");
+            }
             met += services.len();
             let mut block = Block::new(isa, false);
             for counted in [false, true] {
@@ -363,6 +366,23 @@ fn compare(bursts: usize, seed: u64) -> usize {
     assert!(met > 1000, "{met} services");
     assert!(keyed.iter().all(|keyed| *keyed > compared / 10), "{keyed:?} of {compared} had a key");
     compared
+}
+
+/// What a batcher takes that counts no services, and so cuts keys out of common frames: of all frames
+/// together or one by one.
+fn cut(options: BatcherOptions, frames: &FrameColumns<'_>, singly: bool) -> Taken {
+    let options = BatcherOptions { services: false, ..options };
+    let (mut batcher, mut taken) = (Batcher::new(options), Taken::default());
+    let keyed = if singly {
+        let took = |frame: &Frame<'_>| batcher.take_one(frame, &mut taken);
+        frames.frames().iter().filter(took).count() as u64
+    } else {
+        batcher.take(frames.frames(), u64::MAX, &mut taken).1
+    };
+    batcher.flush(&mut taken);
+    let counts = batcher.counts();
+    assert_eq!(keyed, counts.keyed.packets);
+    Taken { keyless: counts.keyless, ..taken }
 }
 
 #[test]

@@ -402,9 +402,8 @@ impl<R: Rule> Grid<R> {
         let places = |digest: u64| -> [usize; WORDS_ROWS] {
             std::array::from_fn(|row| row << 16 | usize::from((digest >> (16 * row)) as u16))
         };
-        let ahead = const { WORDS_CELLS * size_of::<R::Cell>() > CACHED_BYTES };
         updates.add::<R, WORDS_ROWS, false, LIST>(cells, self.total, heavy, |cells, i| {
-            if ahead && let Some(&digest) = updates.digests.get(i + PREFETCH_AHEAD) {
+            if let Some(&digest) = updates.digests.get(i + PREFETCH_AHEAD) {
                 for place in places(digest) {
                     prefetch(cells, place);
                 }
