@@ -57,7 +57,8 @@ pub trait Meter: Send {
     /// about frames for which [`Self::want`] was not called.
     fn push(&mut self, frames: Frames<'_>);
     /// Measures the wanted packets of a burst, and counts the others as skipped, as [`Self::want`]
-    /// and then [`Self::push`] do. `frame` reads the wanted frame at a place in the burst.
+    /// and then [`Self::push`] do. `frame` is called for each wanted packet in order, with its place
+    /// in the burst, and returns it.
     fn push_wanted<'a>(&mut self, burst: &Arrivals, frame: &mut dyn FnMut(usize) -> Frame<'a>) {
         ask_and_push(self, burst, frame);
     }
