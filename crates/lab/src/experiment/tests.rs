@@ -132,11 +132,12 @@ fn fails(parts: &[Checked]) -> f64 {
 }
 
 const REPRODUCED: Wanted = ("reproduced", |claim| share(&claim.ours));
-// Each part of the baseline outweighs a failing check: where both are of one structure, the search would
-// not find back to it.
+// A part of the baseline counts twice, so that the search never gives one up for a failing check of the
+// same structure.
 const ON_BASELINE: Wanted = ("on the baseline only", |claim| {
     let seen = f64::from(u8::from(matches!(claim.finding, Finding::OnBaseline(_))));
-    (fails(&claim.ours) + 8.0 * share(&claim.baseline) + seen) / 10.0
+    let parts = 2.0 * claim.baseline.len() as f64;
+    (fails(&claim.ours) + parts * share(&claim.baseline) + seen) / (2.0 + parts)
 });
 const CONTRADICTED: Wanted = ("contradicted", |claim| {
     let seen = f64::from(u8::from(matches!(claim.finding, Finding::Contradicted { .. })));
