@@ -105,9 +105,10 @@ impl Cut {
         read
     }
 
-    /// The key of a common IPv4 frame, as [`Self::keys`].
+    /// The key of a frame, if it is a common IPv4 packet, as [`Self::keys`].
     #[inline(always)]
     pub fn key<K: Pod>(&self, frame: &[u8]) -> Option<K> {
+        const { assert!(matches!(size_of::<K>(), 8 | KEY_BYTES), "keys have 8 or 16 bytes") };
         let tuple = ScalarHeaders.v4(frame)?;
         let (addresses, rest) = (u64::from_le_bytes(tuple.addresses), tuple.rest.to_le());
         let tuple = u128::from(rest) << 64 | u128::from(addresses);
