@@ -57,8 +57,11 @@ pub trait Meter: Send {
     /// about frames for which [`Self::want`] was not called.
     fn push(&mut self, frames: Frames<'_>);
     /// Measures the wanted packets of a burst, and counts the others as skipped, as [`Self::want`]
-    /// and then [`Self::push`] do. `frame` is called for each wanted packet in order, with its place
-    /// in the burst, and returns it.
+    /// and then [`Self::push`] do, but in one pass where a single sampler decides. `frame` is called
+    /// for each wanted packet in order, with its place in the burst, and returns it.
+    ///
+    /// # Panics
+    /// When the burst has more than 64 packets.
     fn push_wanted<'a>(&mut self, burst: &Arrivals, frame: &mut dyn FnMut(usize) -> Frame<'a>) {
         ask_and_push(self, burst, frame);
     }

@@ -40,7 +40,8 @@ pub(crate) fn push(meter: &mut dyn Meter, frames: &[Frame<'_>]) {
 
 /// The lines of a group whose meter gets the packets of `push`, without those of the total.
 pub(crate) fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) -> Vec<Value> {
-    let (measurements, ends) = (configs.len(), configs.iter().any(|it| it.limit.is_some()));
+    let measurements = configs.len();
+    let limited = configs.iter().any(|config| config.limit.is_some());
     let (mut meters, group) = Plan::several(configs).unwrap().build().unwrap();
     let mut meter = meters.pop().unwrap();
     let out = Mutex::new(Vec::new());
@@ -52,7 +53,7 @@ pub(crate) fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) ->
             closed
         });
         push(&mut *meter);
-        assert_eq!(meter.is_done(), ends);
+        assert_eq!(meter.is_done(), limited);
         meter.finish();
         assert_eq!(closing.join().unwrap().totals.len(), measurements);
     });

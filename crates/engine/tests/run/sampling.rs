@@ -310,6 +310,14 @@ fn wanted_frames_are_fetched_from_their_bursts() {
 }
 
 #[test]
+#[should_panic(expected = "a burst has at most 64 packets")]
+fn a_burst_for_which_a_mask_has_no_room_is_a_defect() {
+    let (mut meters, _group) = Plan::new(one_in_ten(asking(&["top"]))).unwrap().build().unwrap();
+    let arrivals = Arrivals { packets: 65, bytes: 65 * 64, time_ns: 0 };
+    meters[0].push_wanted(&arrivals, &mut |_| panic!("no frame is fetched"));
+}
+
+#[test]
 fn a_measurement_without_a_sampler_gets_every_packet() {
     println!("seeds 0 and 4");
     let bytes = mixed(4, 6000);
