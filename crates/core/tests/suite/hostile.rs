@@ -9,7 +9,8 @@ use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key16};
 use flowgauge_core::summary::{BuildErrorKind, Estimate, Info, Options, Summary};
 use flowgauge_core::terms::Size;
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::seconds;
 
 /// Number of packets, each of its own flow.
 const PACKETS: u64 = 50_000;
@@ -54,11 +55,6 @@ fn key(key_bytes: usize, flow: u64, collides: bool) -> Key16 {
     bytes[..8].copy_from_slice(&first.to_le_bytes());
     bytes[8..].copy_from_slice(&flow.to_le_bytes());
     Key16::from_canonical(&bytes[..key_bytes]).unwrap()
-}
-
-fn seconds() -> f64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
 /// A summary of one packet of each flow, and the CPU time that it took.

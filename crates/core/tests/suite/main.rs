@@ -6,6 +6,8 @@
 
 use std::env;
 
+use rustix::time::{ClockId, clock_gettime};
+
 mod accelerated;
 mod concurrent;
 mod counter;
@@ -41,4 +43,10 @@ fn long() -> bool {
 /// The number of seeds of a statistical test.
 fn seeds() -> u64 {
     if long() { 256 } else { 32 }
+}
+
+/// The CPU time of this thread in seconds, which other load does not lengthen.
+fn seconds() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
