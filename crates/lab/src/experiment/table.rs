@@ -230,9 +230,16 @@ impl Table {
         Self { rows: Vec::new(), ..other.clone() }
     }
 
-    /// The same numbers, as if measured on a steady machine.
+    /// The same numbers, as if measured on a steady machine; 1 for missing ones, such as times of
+    /// batches that were all interrupted.
     pub(crate) fn steady(&self) -> Self {
-        Self { noise: Noise::default(), ..self.clone() }
+        let mut table = Self { noise: Noise::default(), ..self.clone() };
+        for cell in table.rows.iter_mut().flatten() {
+            if matches!(cell, Cell::Number(number) if number.is_nan()) {
+                *cell = Cell::Number(1.0);
+            }
+        }
+        table
     }
 }
 

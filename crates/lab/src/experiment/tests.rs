@@ -64,10 +64,6 @@ fn assert_well_formed(svg: &str, name: &str) {
     }
     assert!(open.is_empty(), "{name}: {open:?} are open");
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}: a number is none");
-    assert!(
-        svg.contains("<path class=\"line") || svg.contains("<rect x="),
-        "{name}: nothing is drawn"
-    );
 }
 
 fn assert_rectangular(table: &Table, name: &str) {
@@ -82,7 +78,6 @@ fn assert_rectangular(table: &Table, name: &str) {
 
 /// Doctors a table at random: numbers of one column, or of all, in one row, in all rows, or in
 /// those with one text, change by a factor, or by one that grows from row to row, or become equal.
-/// A missing number may be filled in.
 fn doctor(table: &mut Table, random: &mut fastrand::Rng) {
     let rows = table.cells_mut();
     let Some(columns) = rows.first().map(Vec::len) else { return };
@@ -102,9 +97,6 @@ fn doctor(table: &mut Table, random: &mut fastrand::Rng) {
             let Cell::Number(number) = cell else { continue };
             if !chosen || number_of != column && !every {
                 continue;
-            }
-            if number.is_nan() && appears {
-                *number = 1.0;
             }
             match &like {
                 Cell::Number(like) if alike && !every => *number = *like,
@@ -144,16 +136,22 @@ const CONTRADICTED: Wanted = ("contradicted", |claim| {
     f64::midpoint(fails(&claim.ours), seen)
 });
 
-/// Maximum number of doctored tables, and steps from the nearest one.
+/// Maximum number of searches, since one may end where no step comes nearer; of doctored tables in each, and of
+/// steps from the nearest one.
+const SEARCHES: u64 = 4;
 const TRIES: usize = 20_000;
 const STEPS: usize = 3;
 
-/// Doctors a table until a claim has the wanted finding, keeping changes that come nearer.
+/// Whether some doctored table shows a wanted finding of a claim.
 fn is_seen(experiment: &Experiment, table: &Table, claim: usize, (_, near): Wanted) -> bool {
-    let mut random = fastrand::Rng::with_seed(claim as u64);
     let nearness = |table: &Table| (experiment.judge)(table).claims.get(claim).map_or(0.0, near);
-    // However unsteady the machine is.
-    let mut best = table.steady();
+    (0..SEARCHES).any(|search| is_found(table, &nearness, claim as u64 + (search << 32)))
+}
+
+/// Doctors a table until it shows a finding, keeping changes that come nearer.
+fn is_found(table: &Table, nearness: &impl Fn(&Table) -> f64, seed: u64) -> bool {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut best = table.clone();
     let (mut nearest, mut current, mut steps) = (nearness(&best), best.clone(), 0);
     for _ in 0..TRIES {
         if nearest >= 1.0 {
@@ -210,10 +208,14 @@ fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
         }
     }
     assert_fits_its_charts(experiment, table);
+    // However unsteady the machine is.
+    let steady = table.steady();
+    let drawn = svg::draw(experiment.charts, &steady);
+    assert!(drawn.contains("<path class=\"line") || drawn.contains("<rect x="), "{name}: no data");
     for (number, claim) in (experiment.judge)(table).claims.iter().enumerate() {
         let with_baseline = (!claim.baseline.is_empty()).then_some(ON_BASELINE);
         for wanted in [REPRODUCED, CONTRADICTED].into_iter().chain(with_baseline) {
-            if !is_seen(experiment, table, number, wanted) {
+            if !is_seen(experiment, &steady, number, wanted) {
                 unseen.push(format!(
                     "{name}: claim {} is never {}: {claim:?}",
                     number + 1,
