@@ -135,6 +135,11 @@ fn lost(err: &str) -> u64 {
     counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum()
 }
 
+/// Whether a line complains, and says that the agent goes on trying.
+fn retries(line: &str) -> bool {
+    line.ends_with("trying again")
+}
+
 #[test]
 fn a_collector_that_reads_nothing_holds_nothing_up() {
     let collector = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -144,8 +149,9 @@ fn a_collector_that_reads_nothing_holds_nothing_up() {
     subject.go_on(8);
     let err = subject.end();
     assert!(lost(&err) > 0, "{err}");
-    let is_said = |line: &&str| line.contains("IPFIX") && line.contains("trying again");
-    assert!(err.lines().filter(is_said).count() <= 1, "{err}");
+    // A new connection has buffers to fill before the next complaint.
+    let told: Vec<bool> = err.lines().filter(|line| line.contains("IPFIX")).map(retries).collect();
+    assert!(!told.windows(2).any(|pair| pair == [true, true]), "{err}");
 }
 
 #[test]
