@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use flowgauge_core::block::ParsedRow;
-use flowgauge_core::packet::{Column, Frames, Headers, Ip, LinkType, NoKey, Ports};
+use flowgauge_core::packet::{Captured, Column, Frames, Headers, Ip, LinkType, NoKey, Ports};
 use flowgauge_engine::{Arrivals, Meter, Pace};
 
 use error::{Problem, entry};
@@ -373,15 +373,15 @@ unsafe fn push_frames(
 ) {
     let bytes = |data: *const c_void, captured: u32| {
         if data.is_null() {
-            return &[][..];
+            return Captured::from(&[][..]);
         }
         // SAFETY: this function's contract.
-        unsafe { std::slice::from_raw_parts(data.cast(), captured as usize) }
+        unsafe { std::slice::from_raw_parts(data.cast(), captured as usize) }.into()
     };
     let (link, time_ns) = (Column::Same(link), Column::Same(now_ns));
     let places = data.chunks(BURST).zip(captured.chunks(BURST));
     for ((data, captured), wires) in places.zip(wires.chunks(BURST)) {
-        let mut frames = ArrayVec::<&[u8], BURST>::new();
+        let mut frames = ArrayVec::<Captured<'_>, BURST>::new();
         // Room for eight frames is checked at once.
         let (eights, rest) = data.as_chunks::<8>();
         let (lengths, other_lengths) = captured.as_chunks::<8>();

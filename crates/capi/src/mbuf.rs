@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use flowgauge_core::packet::{Column, Frame, Frames, LinkType};
+use flowgauge_core::packet::{Captured, Column, Frame, Frames, LinkType};
 use flowgauge_engine::{Arrivals, Meter};
 
 use crate::{BURST, fg_mbuf_layout};
@@ -42,7 +42,7 @@ pub(crate) unsafe fn push(
 
 /// The packets of a burst in columns.
 struct Read<'a> {
-    frames: [MaybeUninit<&'a [u8]>; BURST],
+    frames: [MaybeUninit<Captured<'a>>; BURST],
     wires: [MaybeUninit<u32>; BURST],
 }
 
@@ -57,13 +57,13 @@ impl<'a> Read<'a> {
         &mut self,
         mbufs: &[*const c_void],
         layout: fg_mbuf_layout,
-    ) -> (&[&'a [u8]], &[u32]) {
+    ) -> (&[Captured<'a>], &[u32]) {
         let count = mbufs.len();
         let (frames, wires) = (&mut self.frames[..count], &mut self.wires[..count]);
         for ((mbuf, frame), wire) in mbufs.iter().zip(&mut *frames).zip(&mut *wires) {
             // SAFETY: this function's contract.
             unsafe {
-                frame.write(layout.frame(*mbuf));
+                frame.write(layout.frame(*mbuf).into());
                 wire.write(layout.wire(*mbuf));
             }
         }

@@ -10,7 +10,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_core::packet::{Captured, Column, Frame, Frames, LinkType};
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::source::Burst;
 
@@ -356,12 +356,12 @@ impl Received {
     pub(crate) fn lend<'a>(&'a self, places: Range<usize>, time_ns: i64, to: &mut Burst<'a>) {
         assert!(places.end <= self.count);
         let (frames, wires) = (&self.burst.frames[places.clone()], &self.burst.wire[places]);
-        let bytes = |frame: &RawFrame| {
-            // SAFETY: giving the buffer back needs `&mut self`, so it is held while the bytes are
-            // used.
-            unsafe { frame.bytes() }
-        };
-        to.arrive(frames, bytes, wires, LinkType::ETHERNET, time_ns);
+        // SAFETY: giving the buffers back needs `&mut self`, so they are held while the bytes are
+        // used. Both types are a pointer and a number of bytes.
+        let captured: &[Captured<'_>] =
+            unsafe { slice::from_raw_parts(frames.as_ptr().cast(), frames.len()) };
+        let (link, time_ns) = (Column::Same(LinkType::ETHERNET), Column::Same(time_ns));
+        to.arrive(Frames::new(captured, wires, link, time_ns));
     }
 
     /// Moves the packet at this place, received at this time, to `picked`. Packets before it must

@@ -97,7 +97,7 @@ fn ask_and_push<'a>(
     while wanted != 0 {
         let Frame { bytes, wire, link, time_ns } = frame(wanted.trailing_zeros() as usize);
         let (link, time_ns) = (Column::Same(link), Column::Same(time_ns));
-        meter.push(Frames::new(&[bytes], &[wire], link, time_ns));
+        meter.push(Frames::new(&[bytes.into()], &[wire], link, time_ns));
         wanted &= wanted - 1;
     }
 }

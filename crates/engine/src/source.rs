@@ -7,12 +7,12 @@ use std::error::Error;
 
 use arrayvec::ArrayVec;
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::packet::{Column, Frame, Frames, LinkType};
+use flowgauge_core::packet::{Captured, Column, Frame, Frames, LinkType};
 
 /// Up to 256 frames in order of arrival, each a slice of its source's memory.
 ///
 /// ```
-/// use flowgauge_core::packet::{Frame, LinkType};
+/// use flowgauge_core::packet::{Captured, Column, Frame, Frames, LinkType};
 /// use flowgauge_engine::source::{Burst, Columns};
 ///
 /// let mut columns = Columns::default();
@@ -24,22 +24,17 @@ use flowgauge_core::packet::{Column, Frame, Frames, LinkType};
 ///
 /// let mut columns = Columns::default();
 /// let mut burst = Burst::new(&mut columns);
-/// burst.arrive(&[60, 96], |len| &[0; 96][..*len], &[1514; 2], LinkType::ETHERNET, 9);
-/// assert_eq!(burst.frames().at(1).bytes.len(), 96);
-/// assert_eq!(burst.frames().at(1).time_ns, 9);
+/// let (link, time_ns) = (Column::Same(LinkType::ETHERNET), Column::Same(9));
+/// burst.arrive(Frames::new(&[Captured::from(&[0; 96][..])], &[1514], link, time_ns));
+/// assert_eq!(burst.frames().at(0).bytes.len(), 96);
+/// assert_eq!(burst.frames().at(0).time_ns, 9);
 /// ```
 pub struct Burst<'a> {
-    bytes: ArrayVec<&'a [u8], BATCH_PACKETS>,
+    bytes: ArrayVec<Captured<'a>, BATCH_PACKETS>,
     columns: &'a mut Columns,
-    arrived: Option<Arrived<'a>>,
+    /// What a driver handed over at once, instead of frames pushed one by one.
+    arrived: Option<Frames<'a>>,
     thinned: Option<Thinned>,
-}
-
-/// What a driver handed over at once, beside the captured bytes of each frame.
-struct Arrived<'a> {
-    wires: &'a [u32],
-    link: LinkType,
-    time_ns: i64,
 }
 
 /// How packets were sampled before the source got them. The source lends out each sampled packet as
@@ -105,12 +100,12 @@ impl<'a> Burst<'a> {
 
     /// Number of frames.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.arrived.map_or(self.bytes.len(), Frames::len)
     }
 
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
     /// Number of frames that still fit.
@@ -125,10 +120,11 @@ impl<'a> Burst<'a> {
     /// When frames were added to those that [arrived](Self::arrive) together.
     #[inline]
     pub fn frames(&self) -> Frames<'_> {
-        if let Some(Arrived { wires, link, time_ns }) = self.arrived {
-            return Frames::new(&self.bytes, wires, Column::Same(link), Column::Same(time_ns));
+        if let Some(arrived) = self.arrived {
+            assert!(self.bytes.is_empty(), "frames were added to those that arrived together");
+            return arrived;
         }
-        let (Columns { wires, links, times_ns }, len) = (&*self.columns, self.len());
+        let (Columns { wires, links, times_ns }, len) = (&*self.columns, self.bytes.len());
         let (links, times_ns) = (Column::Each(&links[..len]), Column::Each(&times_ns[..len]));
         Frames::new(&self.bytes, &wires[..len], links, times_ns)
     }
@@ -140,7 +136,7 @@ impl<'a> Burst<'a> {
     #[inline(always)]
     pub fn push(&mut self, frame: Frame<'a>) {
         let at = self.bytes.len();
-        self.bytes.push(frame.bytes);
+        self.bytes.push(frame.bytes.into());
         self.columns.wires[at] = frame.wire;
         self.columns.links[at] = frame.link;
         self.columns.times_ns[at] = frame.time_ns;
@@ -153,7 +149,7 @@ impl<'a> Burst<'a> {
     #[inline]
     pub fn repeat(&mut self, frame: Frame<'a>, times: usize) {
         let first = self.bytes.len();
-        self.bytes.extend(std::iter::repeat_n(frame.bytes, times));
+        self.bytes.extend(std::iter::repeat_n(frame.bytes.into(), times));
         let places = first..first + times;
         self.columns.wires[places.clone()].fill(frame.wire);
         self.columns.links[places.clone()].fill(frame.link);
@@ -162,35 +158,23 @@ impl<'a> Burst<'a> {
 
     /// Keeps at most the first `most` captured bytes of each frame.
     pub fn snap(&mut self, most: usize) {
-        for bytes in &mut self.bytes {
-            *bytes = &bytes[..bytes.len().min(most)];
+        if let Some(arrived) = self.arrived.take() {
+            self.extend(arrived.iter());
+        }
+        for captured in &mut self.bytes {
+            let bytes = captured.bytes();
+            *captured = bytes[..bytes.len().min(most)].into();
         }
     }
 
-    /// Fills an empty burst with frames that a driver handed over at once; `bytes` returns the
-    /// captured bytes of each.
+    /// Fills an empty burst with frames that a driver handed over at once.
     ///
     /// # Panics
-    /// When the burst is not empty, the frames do not fit, or the number of lengths differs.
+    /// When the burst is not empty.
     #[inline(always)]
-    pub fn arrive<T>(
-        &mut self,
-        frames: &[T],
-        bytes: impl Fn(&T) -> &'a [u8],
-        wires: &'a [u32],
-        link: LinkType,
-        time_ns: i64,
-    ) {
+    pub fn arrive(&mut self, frames: Frames<'a>) {
         assert!(self.is_empty(), "the burst has frames already");
-        assert_eq!(frames.len(), wires.len(), "each frame has a length");
-        // Room for eight frames is checked at once.
-        let (eights, rest) = frames.as_chunks::<8>();
-        for eight in eights {
-            let eight = eight.each_ref().map(&bytes);
-            assert!(self.bytes.try_extend_from_slice(&eight).is_ok(), "the frames do not fit");
-        }
-        self.bytes.extend(rest.iter().map(bytes));
-        self.arrived = Some(Arrived { wires, link, time_ns });
+        self.arrived = Some(frames);
     }
 }
 

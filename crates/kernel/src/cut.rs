@@ -5,6 +5,7 @@
 
 use bytemuck::Pod;
 
+use crate::captured::Captured;
 use crate::headers::{ReadHeaders, ScalarHeaders, Tuple, V4_BYTES};
 use crate::isa::{Isa, Level};
 
@@ -20,7 +21,7 @@ const WINDOW: usize = V4_BYTES - KEY_BYTES;
 /// How a key is cut from an IPv4 five-tuple.
 ///
 /// ```
-/// use flowgauge_kernel::{Cut, Isa};
+/// use flowgauge_kernel::{Captured, Cut, Isa};
 ///
 /// let mut frame = [0; 60];
 /// frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
@@ -29,7 +30,8 @@ const WINDOW: usize = V4_BYTES - KEY_BYTES;
 /// let mut mask = [0; 16];
 /// mask[..3].fill(0xff);
 /// let (destination, mut keys) = (Cut::new(4, mask), [0_u64; 5]);
-/// assert_eq!(destination.keys(Isa::best(), &[&frame[..]; 5], &mut keys), 5);
+/// let frames = [Captured::from(&frame[..]); 5];
+/// assert_eq!(destination.keys(Isa::best(), &frames, &mut keys), 5);
 /// assert_eq!(keys[4].to_ne_bytes(), [192, 0, 2, 0, 0, 0, 0, 0]);
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +77,7 @@ impl Cut {
     ///
     /// Cost: about 1 ns per frame with AVX2, from the cache (Intel Xeon, 2.6 GHz).
     #[inline]
-    pub fn keys<K: Pod>(&self, isa: Isa, frames: &[&[u8]], keys: &mut [K]) -> usize {
+    pub fn keys<K: Pod>(&self, isa: Isa, frames: &[Captured<'_>], keys: &mut [K]) -> usize {
         const { assert!(matches!(size_of::<K>(), 8 | KEY_BYTES), "keys have 8 or 16 bytes") };
         let whole = match isa.level() {
             #[cfg(target_arch = "x86_64")]
@@ -95,10 +97,10 @@ impl Cut {
     /// The scalar twin of the vector loops, which stop at a group that is not whole or not common.
     // Not inlined, so that a burst of whole groups skips no code.
     #[inline(never)]
-    fn keys_singly<K: Pod>(&self, frames: &[&[u8]], keys: &mut [K]) -> usize {
+    fn keys_singly<K: Pod>(&self, frames: &[Captured<'_>], keys: &mut [K]) -> usize {
         let mut read = 0;
         for (key, frame) in keys.iter_mut().zip(frames) {
-            let Some(cut) = self.key(frame) else { break };
+            let Some(cut) = self.key(frame.bytes()) else { break };
             *key = cut;
             read += 1;
         }
@@ -125,7 +127,7 @@ mod x86 {
 
     use bytemuck::Pod;
 
-    use super::{Cut, KEY_BYTES, WINDOW};
+    use super::{Captured, Cut, KEY_BYTES, WINDOW};
     use crate::headers::V4_BYTES;
     use crate::headers::x86::{
         DECIDING, FIELDS, MOST, ONE_LESS, TCP_FIELDS, UDP_FIELDS, bytes, numbers,
@@ -154,7 +156,7 @@ mod x86 {
     unsafe fn in_groups<const N: usize, K: Pod>(
         group: impl Group<N>,
         cut: &Cut,
-        frames: &[&[u8]],
+        frames: &[Captured<'_>],
         keys: &mut [K],
     ) -> usize {
         let mut read = 0;
@@ -172,10 +174,10 @@ mod x86 {
 
     /// The first bytes of each frame, unless a frame is shorter.
     #[inline(always)]
-    fn heads<'a, const N: usize>(frames: &[&'a [u8]; N]) -> Option<[&'a Head; N]> {
+    fn heads<'a, const N: usize>(frames: &[Captured<'a>; N]) -> Option<[&'a Head; N]> {
         let mut heads = [&[0; V4_BYTES]; N];
         for (head, frame) in heads.iter_mut().zip(frames) {
-            *head = frame.first_chunk()?;
+            *head = frame.bytes().first_chunk()?;
         }
         Some(heads)
     }
@@ -278,7 +280,11 @@ mod x86 {
     /// # Safety
     /// AVX2 must have been detected.
     #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn with_avx2<K: Pod>(cut: &Cut, frames: &[&[u8]], keys: &mut [K]) -> usize {
+    pub(super) unsafe fn with_avx2<K: Pod>(
+        cut: &Cut,
+        frames: &[Captured<'_>],
+        keys: &mut [K],
+    ) -> usize {
         // SAFETY: this function's contract.
         unsafe { in_groups(Avx2, cut, frames, keys) }
     }
@@ -288,7 +294,11 @@ mod x86 {
     /// # Safety
     /// AVX-512F and BW must have been detected.
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) unsafe fn with_avx512<K: Pod>(cut: &Cut, frames: &[&[u8]], keys: &mut [K]) -> usize {
+    pub(super) unsafe fn with_avx512<K: Pod>(
+        cut: &Cut,
+        frames: &[Captured<'_>],
+        keys: &mut [K],
+    ) -> usize {
         // SAFETY: this function's contract.
         unsafe { in_groups(Avx512, cut, frames, keys) }
     }

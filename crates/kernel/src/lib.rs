@@ -4,6 +4,7 @@
 //! Every vector kernel has a scalar twin without intrinsics. The instruction set is detected once
 //! and is a value ([`Isa`]) that the callers hold.
 
+mod captured;
 #[cfg(feature = "counting")]
 pub mod counting;
 mod cut;
@@ -22,6 +23,7 @@ mod system;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
+pub use captured::Captured;
 pub use cut::Cut;
 pub use digest::{Digester, Words};
 pub use exchange::{Keeper, User, exchange};

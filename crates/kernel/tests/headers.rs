@@ -1,6 +1,6 @@
 //! Headers of common frames: every instruction set equals the scalar twin.
 
-use flowgauge_kernel::{Cut, Isa, ReadHeaders, ScalarHeaders, Tuple, WithHeaders};
+use flowgauge_kernel::{Captured, Cut, Isa, ReadHeaders, ScalarHeaders, Tuple, WithHeaders};
 
 /// The five-tuples read from a frame.
 type Found = (Option<Tuple<8>>, Option<Tuple<32>>);
@@ -96,7 +96,8 @@ fn a_tuple_is_the_canonical_five_tuple() {
 /// The keys of the leading frames, at most `most`.
 fn keys<K: bytemuck::Pod>(cut: &Cut, isa: Isa, frames: &[&[u8]], most: usize) -> Vec<K> {
     let mut keys = vec![K::zeroed(); most];
-    let read = cut.keys(isa, frames, &mut keys);
+    let frames: Vec<_> = frames.iter().copied().map(Captured::from).collect();
+    let read = cut.keys(isa, &frames, &mut keys);
     keys.truncate(read);
     keys
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use flowgauge_core::packet::{Column, Frames, LinkType};
+use flowgauge_core::packet::{Captured, Column, Frames, LinkType};
 use flowgauge_engine::sink::{Item, Sink, SinkError};
 use flowgauge_engine::{EngineError, EpochLength, Plan};
 use pyo3::exceptions::PyValueError;
@@ -132,7 +132,8 @@ impl Meter {
                 let bursts =
                     frames.chunks(BURST).zip(wires.chunks(BURST)).zip(times_ns.chunks(BURST));
                 for ((frames, wires), times_ns) in bursts {
-                    let bytes: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
+                    let bytes: Vec<_> =
+                        frames.iter().map(|frame| Captured::from(&frame[..])).collect();
                     meter.push(Frames::new(&bytes, wires, link, Column::Each(times_ns)));
                 }
             })

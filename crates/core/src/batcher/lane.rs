@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use flowgauge_kernel::{Cut, Digester, Isa, Tuple};
+use flowgauge_kernel::{Captured, Cut, Digester, Isa, Tuple};
 
 use super::{BatcherOptions, Keyless, PacketInfo, Take};
 use crate::any::Width;
@@ -313,7 +313,7 @@ impl<K: Width> Lane<K> {
         frames: Frames<'_>,
         lane: usize,
         to: &mut dyn Take,
-        mut read: impl FnMut(&mut Self, &[&[u8]]) -> usize,
+        mut read: impl FnMut(&mut Self, &[Captured<'_>]) -> usize,
     ) -> usize {
         let mut rest = frames;
         loop {

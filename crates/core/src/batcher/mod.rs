@@ -355,7 +355,7 @@ impl Batcher {
                 lane => lane.take_one_cut(frame, to)
             );
         is_cut || {
-            let (bytes, wires) = ([frame.bytes], [frame.wire]);
+            let (bytes, wires) = ([frame.bytes.into()], [frame.wire]);
             let (link, time_ns) = (Column::Same(frame.link), Column::Same(frame.time_ns));
             self.take_any(Frames::new(&bytes, &wires, link, time_ns), 1, to).1 == 1
         }

@@ -1,7 +1,7 @@
 //! Common frames, whose headers the kernel crate reads at once: TCP or UDP in IPv4 without options,
 //! or in IPv6 without extension headers, in Ethernet with at most one VLAN tag.
 
-use flowgauge_kernel::{Cut, Isa, ReadHeaders, Tuple};
+use flowgauge_kernel::{Captured, Cut, Isa, ReadHeaders, Tuple};
 
 use super::{Headers, Ip, LinkType, Ports, ethernet, tunnel};
 
@@ -32,17 +32,22 @@ pub(crate) trait Version<const N: usize>: Copy {
     /// number.
     #[inline(always)]
     #[cfg_attr(test, expect(dead_code, reason = "lanes, which unit tests leave out, use it"))]
-    fn read_tuples(self, isa: Isa, frames: &[&[u8]], to: &mut [Tuple<N>]) -> usize {
+    fn read_tuples(self, isa: Isa, frames: &[Captured<'_>], to: &mut [Tuple<N>]) -> usize {
         let _ = isa;
         self.read_singly(frames, to, |tuple| *tuple)
     }
 
     /// As [`Self::read_tuples`], frame by frame, with `of` each five-tuple.
     #[inline(always)]
-    fn read_singly<T>(self, frames: &[&[u8]], to: &mut [T], of: impl Fn(&Tuple<N>) -> T) -> usize {
+    fn read_singly<T>(
+        self,
+        frames: &[Captured<'_>],
+        to: &mut [T],
+        of: impl Fn(&Tuple<N>) -> T,
+    ) -> usize {
         let mut read = 0;
         for (to, frame) in to.iter_mut().zip(frames) {
-            let Some(tuple) = self.read(frame) else { break };
+            let Some(tuple) = self.read(frame.bytes()) else { break };
             *to = of(&tuple);
             read += 1;
         }
@@ -67,7 +72,7 @@ impl<H: ReadHeaders> Version<8> for V4<H> {
     }
 
     #[inline(always)]
-    fn read_tuples(self, isa: Isa, frames: &[&[u8]], to: &mut [Tuple<8>]) -> usize {
+    fn read_tuples(self, isa: Isa, frames: &[Captured<'_>], to: &mut [Tuple<8>]) -> usize {
         let mut read = const { Cut::whole() }.keys(isa, frames, to);
         if self.inner {
             read = to[..read].iter().take_while(|tuple| is_plain(tuple, true)).count();

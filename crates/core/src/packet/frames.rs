@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use flowgauge_kernel::Captured;
+
 use super::LinkType;
 use crate::terms::Size;
 
@@ -100,16 +102,16 @@ impl<T: Copy> Column<'_, T> {
 /// copied in whole vectors.
 ///
 /// ```
-/// use flowgauge_core::packet::{Column, Frames, LinkType};
+/// use flowgauge_core::packet::{Captured, Column, Frames, LinkType};
 ///
-/// let bytes: [&[u8]; 2] = [&[0x45; 20], &[0x45; 40]];
+/// let bytes = [Captured::from(&[0x45; 20][..]), Captured::from(&[0x45; 40][..])];
 /// let link = Column::Same(LinkType::IPV4);
 /// let frames = Frames::new(&bytes, &[60, 80], link, Column::Each(&[0, 1]));
 /// assert_eq!((frames.len(), frames.at(1).wire), (2, 80));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frames<'a> {
-    bytes: &'a [&'a [u8]],
+    bytes: &'a [Captured<'a>],
     wires: &'a [u32],
     links: Column<'a, LinkType>,
     times_ns: Column<'a, i64>,
@@ -122,7 +124,7 @@ impl<'a> Frames<'a> {
     /// When the columns differ in length.
     #[inline]
     pub fn new(
-        bytes: &'a [&'a [u8]],
+        bytes: &'a [Captured<'a>],
         wires: &'a [u32],
         links: Column<'a, LinkType>,
         times_ns: Column<'a, i64>,
@@ -152,7 +154,7 @@ impl<'a> Frames<'a> {
     #[inline(always)]
     pub fn at(self, index: usize) -> Frame<'a> {
         Frame {
-            bytes: self.bytes[index],
+            bytes: self.bytes[index].bytes(),
             wire: self.wires[index],
             link: self.links.at(index),
             time_ns: self.times_ns.at(index),
@@ -203,7 +205,7 @@ impl<'a> Frames<'a> {
 
     /// The captured bytes of each frame.
     #[inline(always)]
-    pub fn bytes(self) -> &'a [&'a [u8]] {
+    pub fn bytes(self) -> &'a [Captured<'a>] {
         self.bytes
     }
 
@@ -256,7 +258,7 @@ fn leading_ethernet(links: &[LinkType]) -> usize {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FrameColumns<'a> {
-    bytes: Vec<&'a [u8]>,
+    bytes: Vec<Captured<'a>>,
     wires: Vec<u32>,
     links: Vec<LinkType>,
     times_ns: Vec<i64>,
@@ -274,7 +276,7 @@ impl<'a> FromIterator<Frame<'a>> for FrameColumns<'a> {
     fn from_iter<T: IntoIterator<Item = Frame<'a>>>(frames: T) -> Self {
         let mut columns = Self::default();
         for Frame { bytes, wire, link, time_ns } in frames {
-            columns.bytes.push(bytes);
+            columns.bytes.push(bytes.into());
             columns.wires.push(wire);
             columns.links.push(link);
             columns.times_ns.push(time_ns);

@@ -14,6 +14,7 @@ mod parse;
 mod tunnel;
 
 pub use extras::{Extras, tcp_flags};
+pub use flowgauge_kernel::Captured;
 pub use frames::{Column, Frame, FrameColumns, Frames};
 pub use ip::{Transport, has_ports};
 pub use link::LinkType;

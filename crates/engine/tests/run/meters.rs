@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use flowgauge_core::block::{Parsed, ParsedColumns, ParsedRow};
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::packet::{
-    Column, Frame, FrameColumns, Frames, Headers, Ip, LinkType, Ports, parse,
+    Captured, Column, Frame, FrameColumns, Frames, Headers, Ip, LinkType, Ports, parse,
 };
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::{Json, Written};
@@ -156,7 +156,7 @@ fn a_burst_of_one_time_counts_as_frames_of_equal_times() {
         });
         let lines = pushed(group.clone(), |meter| {
             for burst in frames.chunks(32) {
-                let bytes: Vec<_> = burst.iter().map(|frame| frame.bytes).collect();
+                let bytes: Vec<_> = burst.iter().map(|frame| Captured::from(frame.bytes)).collect();
                 let wires: Vec<_> = burst.iter().map(|frame| frame.wire).collect();
                 let (link, time_ns) = (Column::Same(burst[0].link), Column::Same(burst[0].time_ns));
                 meter.push(Frames::new(&bytes, &wires, link, time_ns));
