@@ -242,7 +242,7 @@ const LEAST_SHARE: f64 = 1.0 / 8192.0;
 /// The threshold of candidates. For a long list it is below the threshold of heavy hitters: if the
 /// sizes of up to a million flows fall as 1 / rank, the k-th flow has more than 1 / 16 k of the
 /// traffic. Half of that, since bounds rely only on flows of twice the threshold.
-fn candidate_threshold(config: &Config) -> Threshold {
+pub(crate) fn candidate_threshold(config: &Config) -> Threshold {
     match config.threshold {
         Threshold::Share(share) => {
             let listed = (1.0 / (32.0 * config.top as f64)).max(LEAST_SHARE);

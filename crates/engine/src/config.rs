@@ -31,7 +31,7 @@ use flowgauge_kernel::Seed;
 #[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The name of the measurement; its reports carry it.
+    /// The name of the measurement, of which [`is_name`] holds; its reports and files carry it.
     pub name: String,
     /// The key.
     pub key: KeySpec,
@@ -116,6 +116,16 @@ impl Config {
     pub fn seeded(number: u64) -> Self {
         Self { seed: Some(Seed::number(number)), ..Self::default() }
     }
+}
+
+/// Whether a measurement may have this name: of letters, digits, '-', '_' and '.', since files are
+/// named by it.
+///
+/// ```
+/// assert!(flowgauge_engine::is_name("web-1.top") && !flowgauge_engine::is_name("../web"));
+/// ```
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 impl Default for Config {

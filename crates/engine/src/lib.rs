@@ -45,7 +45,7 @@ mod summaries;
 mod swaps;
 
 pub use close::{Closed, Group};
-pub use config::{Config, Dispatch, EpochLength, Overrun, Pace};
+pub use config::{Config, Dispatch, EpochLength, Overrun, Pace, is_name};
 pub use crew::Cores;
 pub use error::{Able, EngineError};
 pub use meter::Meter;

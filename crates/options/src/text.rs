@@ -2,6 +2,7 @@
 
 use clap::{Args, FromArgMatches};
 use flowgauge_core::unknown::suggestion;
+use flowgauge_engine::is_name;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -63,8 +64,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
 
 /// The measurement with this name and these options, named without dashes.
 fn named(name: &str, options: Vec<(String, String)>) -> Result<Named, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || !name.chars().all(plain) {
+    if !is_name(name) {
         return Err(format!(
             "invalid name '{name}'; write NAME: OPTION=VALUE …, with letters, digits, '-', '_' \
              or '.' in the name"

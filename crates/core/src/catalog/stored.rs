@@ -35,7 +35,7 @@ use flowgauge_kernel::{Digester, Isa, Seed, SeedId};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, DecodeErrorKind, Reader, Writer};
 use crate::summary::{Info, Memory, Options, Parameters, Setting, Summary};
-use crate::terms::{Hierarchy, Measure, Threshold};
+use crate::terms::{Hierarchy, Measure};
 
 const MAGIC: &[u8; 4] = b"FGSM";
 const VERSION: u16 = 6;
@@ -133,16 +133,7 @@ fn write_settings(
         Measure::Packets => 0u8,
         Measure::Bytes => 1,
     });
-    match options.threshold {
-        Threshold::Share(share) => {
-            out.number(0u8);
-            out.number(share);
-        }
-        Threshold::Weight(weight) => {
-            out.number(1u8);
-            out.number(weight);
-        }
-    }
+    out.threshold(options.threshold);
     out.number(options.spread);
     out.number(match options.hierarchy {
         Hierarchy::Bytes => 0u8,
@@ -272,14 +263,7 @@ pub(crate) fn decode_of<K: FlowKey>(
         1 => Measure::Bytes,
         _ => return invalid(&from, "measure", 1, "it is neither packets nor bytes"),
     };
-    let threshold = match from.number::<u8>("kind of threshold")? {
-        0 => Threshold::Share(from.number("threshold")?),
-        1 => Threshold::Weight(from.number("threshold")?),
-        _ => return invalid(&from, "kind of threshold", 1, "it is neither share nor weight"),
-    };
-    if matches!(threshold, Threshold::Share(share) if !(0.0..=1.0).contains(&share)) {
-        return invalid(&from, "threshold", 8, "a share is from 0 to 1");
-    }
+    let threshold = from.threshold()?;
     let spread = from.number("spread")?;
     let hierarchy = match from.number::<u8>("hierarchy")? {
         0 => Hierarchy::Bytes,

@@ -9,7 +9,7 @@ use flowgauge_kernel::SeedId;
 use super::BuildError;
 use crate::key::FlowKey;
 use crate::sorting::order_of_bytes;
-use crate::terms::Size;
+use crate::terms::{Size, Threshold};
 
 /// Why bytes are not a summary. Boxed to one word, since most code only passes it on.
 #[derive(Debug, thiserror::Error)]
@@ -205,6 +205,20 @@ impl Writer {
         self.numbers(&[size.packets, size.bytes]);
     }
 
+    /// Appends a threshold.
+    pub fn threshold(&mut self, threshold: Threshold) {
+        match threshold {
+            Threshold::Share(share) => {
+                self.number(0u8);
+                self.number(share);
+            }
+            Threshold::Weight(weight) => {
+                self.number(1u8);
+                self.number(weight);
+            }
+        }
+    }
+
     /// Appends the records that `write` writes, each of `width` bytes, sorted by their bytes: so
     /// equal contents have equal bytes, whatever their order. Takes up to 20 bytes of memory per record.
     pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
@@ -356,6 +370,25 @@ impl<'a> Reader<'a> {
     #[inline(never)]
     pub fn number<N: Number>(&mut self, field: &'static str) -> Result<N, DecodeError> {
         Ok(N::read(self.take(size_of::<N>(), field)?))
+    }
+
+    /// Takes a threshold.
+    ///
+    /// # Errors
+    /// When the bytes end, or it is neither share nor weight.
+    pub fn threshold(&mut self) -> Result<Threshold, DecodeError> {
+        match self.number::<u8>("kind of threshold")? {
+            0 => {
+                let share = self.number("threshold")?;
+                if (0.0..=1.0).contains(&share) {
+                    Ok(Threshold::Share(share))
+                } else {
+                    Err(self.invalid("threshold", 8, "a share is from 0 to 1"))
+                }
+            }
+            1 => Ok(Threshold::Weight(self.number("threshold")?)),
+            _ => Err(self.invalid("kind of threshold", 1, "it is neither share nor weight")),
+        }
     }
 
     /// Takes a number that [`Writer::short`] wrote.

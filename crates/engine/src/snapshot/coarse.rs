@@ -33,6 +33,11 @@ impl Coarse {
     ) -> Result<Self, EngineError> {
         let map = Coarser::new(from, to)?;
         let refused = |reason: &str| EngineError::Coarser { from, to, reason: reason.to_owned() };
+        if from.kind().is_either() && from != to {
+            return Err(refused(
+                "a packet counts for both of its ends, and once if one prefix contains both",
+            ));
+        }
         let all: Vec<_> = summaries.lanes.iter().map(AnySummary::answers).collect();
         let mut lanes: Vec<(usize, Sums)> = Vec::new();
         let tables = all.iter().all(|answers| answers.flows().is_some());

@@ -13,16 +13,17 @@ use flowgauge_kernel::Seed;
 use super::coverage::{self, Coverage};
 use super::{Snapshot, SnapshotError};
 use crate::account::Account;
-use crate::config::{Config, EpochLength};
+use crate::config::{self, Config, EpochLength};
 use crate::report::Traffic;
 use crate::sink::{QUEUE_BYTES, names};
 use crate::summaries::Summaries;
 
 const MAGIC: &[u8; 4] = b"FGSS";
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 
-/// Earlier versions that can still be read. Version 5 lacks audits; version 4 also lacks observed
-/// times.
+/// Earlier versions that can still be read. Version 6 has only the threshold of the lanes; version 5
+/// also lacks audits; version 4 also lacks observed times.
+const OF_LANES: u16 = 6;
 const UNAUDITED: u16 = 5;
 const UNTIMED: u16 = 4;
 
@@ -64,6 +65,7 @@ impl Head<'_> {
         });
         out.number(config.tunnels as u8);
         out.bytes(config.filter.as_ref().map_or("", Filter::expression).as_bytes());
+        out.threshold(config.threshold);
         let (kind, length) = match config.epoch {
             EpochLength::Whole => (0u8, 0),
             EpochLength::Packets(packets) => (1, packets),
@@ -186,6 +188,10 @@ pub(super) fn read(
         return Err(SnapshotError::Unknown { field: "version", value: version.into() });
     }
     let name = text(&mut from, "name")?.to_owned();
+    if !config::is_name(&name) {
+        let fault = "a name has letters, digits, '-', '_' and '.'";
+        return Err(from.invalid("name", name.len(), fault).into());
+    }
     let key: KeySpec = text(&mut from, "key")?.parse()?;
     let spread_of = match from.number::<u8>("spread-of")? {
         0 => SpreadOf::Endpoint,
@@ -201,6 +207,7 @@ pub(super) fn read(
     };
     let filter = text(&mut from, "filter")?;
     let filter = (!filter.is_empty()).then(|| Filter::new(filter)).transpose()?;
+    let threshold = (version > OF_LANES).then(|| from.threshold()).transpose()?;
     let epoch = epoch(&mut from)?;
     let coverage = coverage::read(&mut from, version != UNTIMED)?;
     let account = read_account(&mut from)?;
@@ -258,7 +265,7 @@ pub(super) fn read(
         key,
         by: first.by,
         algorithm: info.name.to_owned(),
-        threshold: first.threshold,
+        threshold: threshold.unwrap_or(first.threshold),
         spread: first.spread,
         spread_of,
         hierarchy: first.hierarchy,

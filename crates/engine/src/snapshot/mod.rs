@@ -21,6 +21,7 @@ use flowgauge_filter::FilterError;
 use flowgauge_kernel::{Seed, SeedId};
 
 use crate::account::Account;
+use crate::builder::candidate_threshold;
 use crate::config::{Config, EpochLength};
 use crate::error::{Able, EngineError};
 use crate::intake::Ended;
@@ -310,12 +311,15 @@ fn check_identity_of(one: &Snapshot, other: &Snapshot) -> Result<(), MergeError>
 }
 
 /// The identity of a snapshot by field. Merged snapshots must agree in it.
-fn fields(snapshot: &Snapshot) -> [(&'static str, String); 16] {
+fn fields(snapshot: &Snapshot) -> [(&'static str, String); 17] {
     let Snapshot { config, summaries, options, .. } = snapshot;
     let filter = config.filter.as_ref().map_or("", |filter| filter.expression());
     let parameters = summaries.parameters().into_iter();
     let parameters: Vec<_> = parameters.map(|(name, value)| format!("{name}={value}")).collect();
     let seed = options[0].digester.seed().id();
+    // A long list lowers it. Tables keep all flows.
+    let has_candidates = summaries.lanes.iter().any(|lane| lane.answers().flows().is_none());
+    let candidates = has_candidates.then(|| format!("{:?}", options[0].threshold));
     [
         ("measurement", config.name.clone()),
         ("key", config.key.to_string()),
@@ -323,6 +327,7 @@ fn fields(snapshot: &Snapshot) -> [(&'static str, String); 16] {
         ("algorithm", config.algorithm.clone()),
         ("accelerator", summaries.accelerator()),
         ("threshold", format!("{:?}", config.threshold)),
+        ("threshold of candidates", candidates.unwrap_or_default()),
         ("spread", config.spread.to_string()),
         ("spread-of", format!("{:?}", config.spread_of)),
         ("hierarchy", format!("{:?}", config.hierarchy)),
@@ -389,7 +394,7 @@ impl Saving {
         let info = catalog::info(&config.algorithm)?;
         let options = Options {
             by: config.by,
-            threshold: config.threshold,
+            threshold: candidate_threshold(config),
             spread: config.spread,
             hierarchy: config.hierarchy,
             ..Options::new(0, *seed)

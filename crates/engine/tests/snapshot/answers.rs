@@ -89,6 +89,24 @@ fn a_snapshot_answers_as_its_run_did() {
     }
 }
 
+/// A long list, and a key of both ends, lower the threshold of candidates below that of heavy hitters.
+#[test]
+fn a_snapshot_lists_what_its_run_listed() {
+    let bytes = packets(54);
+    for (key, algorithm, top) in [("source", "count-min", 400), ("host", "count-sketch", 10)] {
+        let threshold = Threshold::Share(0.004);
+        let tasks = ["top", "heavy-hitters"];
+        let config = Config { top, threshold, memory_bytes: 1 << 20, ..by(key, algorithm, &tasks) };
+        let found = asked_for(&mut snapshot(config.clone(), &bytes), key, &tasks, top).unwrap();
+        let expected = only_epoch(config.clone(), &bytes);
+        assert_eq!(found["tasks"], expected["tasks"], "{key}");
+        let other = snapshot(Config { top: 100, ..config.clone() }, &bytes);
+        let merged = snapshot(config, &bytes).merge(&other);
+        let differs = "threshold of candidates";
+        assert!(matches!(merged, Err(MergeError::Differs { field, .. }) if field == differs));
+    }
+}
+
 /// Two parts of a capture, stored apart under one seed and merged, answer what the whole answers.
 #[test]
 fn parts_that_are_merged_answer_as_the_whole() {
@@ -345,10 +363,21 @@ fn packets(seed: u64) -> Vec<u8> {
 
 /// The epoch that a snapshot reports by this key.
 fn asked(snapshot: &mut Snapshot, key: &str, tasks: &[&str]) -> Result<Value, String> {
+    asked_for(snapshot, key, tasks, 10)
+}
+
+/// As [`asked`], with lists of this length.
+fn asked_for(
+    snapshot: &mut Snapshot,
+    key: &str,
+    tasks: &[&str],
+    top: usize,
+) -> Result<Value, String> {
     let mut out = Vec::new();
     let tasks: Vec<_> = tasks.iter().map(|task| (*task).to_owned()).collect();
     let ask = |config: &mut Config| {
         config.key = key.parse().unwrap();
+        config.top = top;
         config.tasks = Some(tasks);
     };
     snapshot.query(ask, &mut Written::new(Json, &mut out)).map_err(|error| error.to_string())?;
@@ -461,6 +490,7 @@ fn summaries_without_whole_keys_are_refused_with_the_reason() {
     refused("pair+protocol", "linear-table", "source+destination-port", "it lacks fields");
     refused("source/24+destination", "linear-table", "pair", "its prefixes are shorter");
     refused("source", "count-min", "source/24", "not for sums of keys");
+    refused("host", "linear-table", "host/16", "for both of its ends");
     refused("source", "hyperloglog", "source/24", "does not hold whole keys");
 }
 

@@ -38,6 +38,8 @@ impl<'a> Fields<'a> {
         let (_name, _key) = (self.text()?, self.text()?);
         let _flags = self.skip(2)?;
         let _filter = self.text()?;
+        let has_threshold = self.bytes.get(4..6) == Some(&[7, 0]);
+        let _threshold = self.skip(if has_threshold { 9 } else { 0 })?;
         let _epoch = self.skip(9)?;
         Some(())
     }
@@ -53,7 +55,7 @@ pub(crate) fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// The snapshot of one epoch as run `run` on `host` would have stored it.
 pub(crate) fn measured_by(bytes: &[u8], host: &str, run: u64) -> Vec<u8> {
-    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[6, 0][..]));
+    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[7, 0][..]));
     let mut fields = Fields::new(bytes);
     fields.skip_identity().unwrap();
     assert_eq!(fields.number(), Some(1), "epochs");
@@ -87,7 +89,8 @@ pub(crate) fn lanes(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
         let length = fields.text()?.len();
         lanes.push(fields.at - length..fields.at);
     }
-    let audited = bytes.get(4..6) == Some(&[6, 0]) && fields.skip(4)? != [0; 4];
+    let has_audits = matches!(bytes.get(4..6), Some([6 | 7, 0]));
+    let audited = has_audits && fields.skip(4)? != [0; 4];
     for _audit in 0..if audited { lanes.len() } else { 0 } {
         let length = fields.text()?.len();
         lanes.push(fields.at - length..fields.at);
