@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use flowgauge_capture::Captures;
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::packet::Tunnels;
+use flowgauge_core::packet::{Captured, Column, Frames, LinkType, Tunnels};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::TASKS;
 use flowgauge_core::terms::Measure;
@@ -140,6 +140,25 @@ fn four_times_the_packets_hardly_allocate_more_for_findings() {
     let allocations = |steps: &[Step]| steps.iter().map(|step| step.allocations).sum::<u64>();
     let more = allocations(&many).saturating_sub(allocations(&few));
     assert!(account.keyed > 1_000 && more < 50, "{more} more");
+}
+
+/// PPP has no Ethernet addresses.
+#[test]
+fn a_filter_that_cannot_judge_a_link_allocates_once() {
+    let filter = Some(Filter::new("ether host 02:00:00:00:00:01").unwrap());
+    let plan = Plan::new(Config { filter, ..Config::seeded(0) }).unwrap();
+    let (mut meters, group) = plan.build().unwrap();
+    let mut meter = meters.pop().unwrap();
+    let (captured, wires) = ([Captured::from(&[0; 60][..]); 32], [60; 32]);
+    let (link, time_ns) = (Column::Same(LinkType::PPP), Column::Same(1));
+    let mut push = || meter.push(Frames::new(&captured, &wires, link, time_ns));
+    push();
+    let before = heap().allocations;
+    (0..100).for_each(|_| push());
+    assert_eq!(heap().allocations, before);
+    meter.finish();
+    let total = group.close(&mut Written::new(Json, io::sink())).unwrap().totals.remove(0);
+    assert_eq!(total.account.filtered, 101 * 32);
 }
 
 #[test]

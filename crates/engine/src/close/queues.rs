@@ -4,7 +4,8 @@
 //! matched. An epoch closes when every queue has moved on to a later one. A queue that saw no
 //! packet of the epoch hands nothing over, and does not delay its close. A queue that saw packets
 //! but is silent is waited for briefly, then reported as missing. The set that it hands over later
-//! joins the epoch that is open then. A replay waits for every queue as long as it takes.
+//! joins the epoch that is open then. A replay waits for every queue as long as it takes. If all queues
+//! step back to earlier epochs, the closer follows, under further numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -71,8 +72,8 @@ pub(crate) struct QueueCloser {
     gathered: Ended,
     /// Length of a time epoch; `None` if there is a single epoch.
     length_ns: Option<i64>,
-    /// Numbers of the next epoch and of the first one, in multiples of the length.
-    next: Option<(i64, i64)>,
+    /// The next epoch: its number in multiples of the length, and how many epochs came before it.
+    next: Option<(i64, u64)>,
     /// When the first queue moved past the next epoch to close.
     moved: Option<Instant>,
     reported: u64,
@@ -117,13 +118,16 @@ impl QueueCloser {
         let heads = self.queues.iter().filter_map(|queue| queue.head.as_ref());
         let numbers = open.iter().flatten().map(|(number, _)| *number);
         let first = numbers.chain(heads.map(|head| number(head, self.length_ns))).min();
-        let Some((next, first)) = self.next.or(first.map(|first| (first, first))) else {
+        let Some((next, epoch)) = self.next.or(first.map(|first| (first, 0))) else {
             let gone = self.queues.iter().all(|queue| queue.gone);
             return if gone { Err(Gone) } else { Ok(Ok(false)) };
         };
-        self.next = Some((next, first));
+        self.next = Some((next, epoch));
         if let Err(error) = self.take_all(next) {
             return Ok(Err(error));
+        }
+        if let Some(earlier) = self.earlier_than(next) {
+            return Ok(self.step_back(earlier, (next, epoch), sink).map(|()| true));
         }
         let standings: Vec<_> = self
             .queues
@@ -159,27 +163,62 @@ impl QueueCloser {
         if finished && self.reported > 0 && account.read == 0 && account.lost == 0 {
             return Err(Gone);
         }
-        let closed = self.close(next, &missing, sink).and_then(|()| self.pass(next, on, sink));
+        let closed = (self.close((next, epoch), &missing, sink))
+            .and_then(|()| self.pass((next, epoch), on, sink));
         if finished && closed.is_ok() {
             return Err(Gone);
         }
         Ok(closed.map(|()| true))
     }
 
-    /// Takes and merges the sets of epochs up to `next`.
+    /// Takes and merges the sets of epochs up to `next`, and those of later epochs whose queue has
+    /// stepped back since.
     fn take_all(&mut self, next: i64) -> Result<(), EngineError> {
         for at in 0..self.queues.len() {
             loop {
                 let queue = &mut self.queues[at];
                 queue.look();
-                let Some(head) = queue.head.take_if(|head| number(head, self.length_ns) <= next)
-                else {
-                    break;
+                let Queue { head, open, .. } = queue;
+                let is_due = |head: &mut Set| {
+                    let number = number(head, self.length_ns);
+                    number <= next || open.read().is_some_and(|(open, _)| open < number)
                 };
+                let Some(head) = head.take_if(is_due) else { break };
                 self.merge(at, head)?;
             }
         }
         Ok(())
+    }
+
+    /// The earliest epoch of which a queue has seen packets, if all queues are at epochs before
+    /// `next`: the clock was set back, or a packet had a time far ahead of all others.
+    fn earlier_than(&self, next: i64) -> Option<i64> {
+        self.length_ns?;
+        let mut earliest: Option<i64> = None;
+        for queue in self.queues.iter().filter(|queue| !queue.gone) {
+            match queue.open.read() {
+                Some((number, _)) if number >= next || queue.head.is_some() => return None,
+                Some((number, true)) => {
+                    earliest = Some(earliest.map_or(number, |earliest| earliest.min(number)));
+                }
+                Some((_, false)) | None => {}
+            }
+        }
+        earliest
+    }
+
+    /// Goes on with an earlier epoch. What was collected for the next one is an epoch of its own.
+    fn step_back(
+        &mut self,
+        earlier: i64,
+        (next, epoch): (i64, u64),
+        sink: &mut dyn Sink,
+    ) -> Result<(), EngineError> {
+        let account = &self.gathered.account;
+        let collected = account.read > 0 || account.lost > 0;
+        self.next = Some((earlier, epoch.saturating_add(collected.into())));
+        self.moved = None;
+        if collected { self.close((next, epoch), &[], sink) } else { Ok(()) }
     }
 
     /// Merges a set into the sum, and returns it to its queue.
@@ -201,7 +240,7 @@ impl QueueCloser {
     /// Reports an epoch, and names the queues that are missing in it.
     fn close(
         &mut self,
-        next: i64,
+        (next, epoch): (i64, u64),
         missing: &[usize],
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
@@ -210,9 +249,8 @@ impl QueueCloser {
             self.sum.summaries.passed_over(gathered.account.skipped.packets, traffic.one_in());
         }
         self.sum.summaries.settle();
-        let (_, first) = self.next.unwrap_or((next, next));
         let ended = Ended {
-            epoch: next.abs_diff(first),
+            epoch,
             bounds_ns: self.bounds_ns(next).or(gathered.times_ns),
             missing: missing.to_vec(),
             ..gathered
@@ -225,17 +263,20 @@ impl QueueCloser {
     }
 
     /// Reports the empty epochs between the closed one and the earliest open one of all queues.
-    fn pass(&mut self, closed: i64, on: i64, sink: &mut dyn Sink) -> Result<(), EngineError> {
-        let (_, first) = self.next.unwrap_or((closed, closed));
+    fn pass(
+        &mut self,
+        (closed, epoch): (i64, u64),
+        on: i64,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EngineError> {
         let next = if on == i64::MAX { closed + 1 } else { on.max(closed + 1) };
-        self.next = Some((next, first));
+        let (epoch, epochs) = (epoch.saturating_add(1), next.abs_diff(closed + 1));
+        self.next = Some((next, epoch.saturating_add(epochs)));
         if next > closed + 1
             && let (Some((start_ns, _)), Some((end_ns, _))) =
                 (self.bounds_ns(closed + 1), self.bounds_ns(next))
         {
-            let epochs = next.abs_diff(closed + 1);
             let (measurement, run) = self.closer.of();
-            let epoch = (closed + 1).abs_diff(first);
             self.sum.summaries.pass(epochs);
             self.closer.gap(&Gap { measurement, run, epoch, epochs, start_ns, end_ns }, sink)?;
         }

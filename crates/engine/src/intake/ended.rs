@@ -1,5 +1,7 @@
 //! The end of an epoch, which a meter passes to the closer.
 
+use std::sync::Arc;
+
 use flowgauge_core::services::ServiceCounts;
 use flowgauge_core::terms::Size;
 use flowgauge_core::timeline::Timeline;
@@ -33,7 +35,7 @@ pub(crate) struct Ended {
     /// Times of the first and the last packet of the run so far, in order of arrival.
     pub(crate) ends_ns: Option<(i64, i64)>,
     /// Why the filter could not judge some packets.
-    pub(crate) unfit: Option<String>,
+    pub(crate) unfit: Option<Arc<str>>,
     /// The step of the clock that ended the epoch; 0 if there was none.
     pub(crate) step_ns: i64,
     /// Number of earlier epochs included in it, because no summaries were free when they ended.
@@ -79,10 +81,8 @@ impl Ended {
         self.traffic = Traffic::both(self.traffic, next.traffic);
         self.unmeasured += next.unmeasured;
         self.twice += next.twice;
-        self.bounds_ns = match (self.bounds_ns, next.bounds_ns) {
-            (Some((start_ns, _)), Some((_, end_ns))) => Some((start_ns, end_ns)),
-            (own, next) => own.or(next),
-        };
+        // After a step of the clock, the next one may be earlier.
+        self.bounds_ns = around(self.bounds_ns, next.bounds_ns);
         self.times_ns = around(self.times_ns, next.times_ns);
         self.observed_ns = around(self.observed_ns, next.observed_ns);
         self.ends_ns = next.ends_ns.or(self.ends_ns);
@@ -123,5 +123,17 @@ fn both<T>(own: Option<T>, other: Option<T>, merge: impl FnOnce(&mut T, &T)) -> 
 pub(crate) fn add_note(notes: &mut Vec<String>, note: String) {
     if !notes.contains(&note) {
         notes.push(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that is set back ends an epoch, and the next one is earlier.
+    #[test]
+    fn epochs_that_are_joined_have_bounds_in_order() {
+        let bounded = |bounds_ns| Ended { bounds_ns: Some(bounds_ns), ..Ended::default() };
+        assert_eq!(bounded((600, 610)).and(bounded((10, 20))).bounds_ns, Some((10, 610)));
     }
 }

@@ -5,6 +5,8 @@ mod ended;
 mod picking;
 mod slice;
 
+use std::sync::Arc;
+
 use flowgauge_core::batcher::{Batcher, BatcherOptions, Take};
 use flowgauge_core::block::Block;
 use flowgauge_core::packet::{Column, Frame, Frames};
@@ -76,7 +78,10 @@ pub(crate) struct Intake {
     bounds_ns: Option<(i64, i64)>,
     earliest_ns: i64,
     latest_ns: i64,
-    unfit: Option<String>,
+    /// Whether the filter could not judge a packet of the open epoch.
+    unfit: bool,
+    /// Why it could not.
+    reason: Option<Arc<str>>,
     notes: Vec<String>,
     /// How the source sampled the next packets, and how it sampled those of the open epoch.
     thinning: Option<Thinned>,
@@ -115,7 +120,8 @@ impl Intake {
             bounds_ns: None,
             earliest_ns: i64::MAX,
             latest_ns: i64::MIN,
-            unfit: None,
+            unfit: false,
+            reason: None,
             notes: Vec::new(),
             thinning: None,
             thinned: None,
@@ -151,12 +157,14 @@ impl Intake {
 
     /// Whether a frame passes the filter; `true` without a filter.
     pub(crate) fn passes(&mut self, frame: &Frame<'_>) -> bool {
-        self.filter.as_mut().is_none_or(|filter| judge(filter, frame, &mut self.unfit))
+        self.filter
+            .as_mut()
+            .is_none_or(|filter| judge(filter, frame, (&mut self.unfit, &mut self.reason)))
     }
 
     /// Whether the filter could not judge a packet of the open epoch.
     pub(crate) fn is_unfit(&self) -> bool {
-        self.unfit.is_some()
+        self.unfit
     }
 
     /// Continues after a packet that another intake has taken.
@@ -205,10 +213,11 @@ impl Intake {
         let Some(mut filter) = self.filter.take() else {
             return self.take_packets(frames, None, crew);
         };
-        let mut unfit = None;
-        let mut passes = |place| judge(&mut filter, &frames.at(place), &mut unfit);
+        let (mut unfit, mut reason) = (false, self.reason.clone());
+        let mut passes = |place| judge(&mut filter, &frames.at(place), (&mut unfit, &mut reason));
         let taken = self.take_packets(frames, Some(&mut passes), crew);
-        self.unfit = self.unfit.take().or(unfit);
+        self.unfit |= unfit;
+        self.reason = reason;
         self.filter = Some(filter);
         taken
     }
@@ -427,7 +436,7 @@ impl Intake {
         }
         if tick.gap > 0 {
             crew.pass(tick.gap)?;
-            self.epoch += tick.gap;
+            self.epoch = self.epoch.saturating_add(tick.gap);
         }
         self.account.late += u64::from(tick.late);
         self.account.backwards += u64::from(tick.backwards);
@@ -459,7 +468,7 @@ impl Intake {
         self.epoch_left = self.packets_per_epoch;
         self.next_stretch();
         (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
-        self.unfit = None;
+        self.unfit = false;
         self.notes.clear();
         self.thinned = None;
         if let Some(timeline) = &mut self.timeline {
@@ -540,7 +549,7 @@ impl Intake {
             observed_ns: self.observed_ns(),
             times_ns,
             ends_ns: self.clock.ends_ns(),
-            unfit: self.unfit.clone(),
+            unfit: self.reason.clone().filter(|_| self.unfit),
             timeline: self.timeline.clone(),
             services: self.batcher.services(),
             notes: self.notes.clone(),
@@ -559,11 +568,16 @@ fn timeline(config: &Config) -> Option<Box<Timeline>> {
     asked.then(|| Box::new(Timeline::new(config.key, config.tunnels, seed)))
 }
 
-/// Whether a frame passes the filter. If the filter cannot judge it, the reason is noted once.
+/// Whether a frame passes the filter. Notes if the filter cannot judge it, and the first reason.
 #[inline]
-fn judge(filter: &mut Filter, frame: &Frame<'_>, unfit: &mut Option<String>) -> bool {
-    filter.matches(frame.link, frame.bytes, frame.wire).unwrap_or_else(|reason| {
-        unfit.get_or_insert_with(|| reason.to_string());
+fn judge(
+    filter: &mut Filter,
+    frame: &Frame<'_>,
+    (unfit, reason): (&mut bool, &mut Option<Arc<str>>),
+) -> bool {
+    filter.matches(frame.link, frame.bytes, frame.wire).unwrap_or_else(|error| {
+        *unfit = true;
+        reason.get_or_insert_with(|| error.to_string().into());
         false
     })
 }

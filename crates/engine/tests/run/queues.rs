@@ -188,6 +188,58 @@ fn a_queue_that_is_missing_is_named_and_its_packets_come_later() {
     assert!(reports[1..].iter().all(|(.., notes)| notes.is_empty()), "{reports:?}");
 }
 
+/// One packet of one queue is far ahead, or the clock is set back under both: epochs go on closing, under
+/// further numbers.
+#[test]
+fn a_step_of_the_clock_stops_no_reports() {
+    for (ahead, back) in [(600, 0), (0, 60)] {
+        let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
+        let (mut meters, group) = queues(config, 2, Pace::Live);
+        let reported = Mutex::new(Vec::new());
+        let at = |second: i64| (second * SECOND + SECOND / 10, udp((1, 1), (2, 2)));
+        thread::scope(|scope| {
+            let mut sink = Each(|report: &EpochReport| {
+                let second = report.start_ns.unwrap_or_default() / SECOND;
+                reported.lock().unwrap().push((report.epoch, second, report.account.keyed));
+                Ok(())
+            });
+            let closing = scope.spawn(move || group.close(&mut sink).unwrap());
+            let mut both = |second: i64| {
+                let (begun, before) = (Instant::now(), reported.lock().unwrap().len());
+                let packet = at(second);
+                meters.iter_mut().for_each(|meter| push(&mut **meter, &[frame(&packet)]));
+                // Give the closer time to return summaries.
+                while reported.lock().unwrap().len() == before
+                    && begun.elapsed() < Duration::from_millis(300)
+                {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            };
+            (1000..1003).for_each(&mut both);
+            if ahead > 0 {
+                let packet = at(1003 + ahead);
+                push(&mut *meters[0], &[frame(&packet)]);
+                thread::sleep(Duration::from_millis(300));
+            }
+            let mut both = |second: i64| {
+                let packet = at(second - back);
+                meters.iter_mut().for_each(|meter| push(&mut **meter, &[frame(&packet)]));
+                thread::sleep(Duration::from_millis(300));
+            };
+            (1003..1009).for_each(&mut both);
+            meters.into_iter().for_each(Meter::finish);
+            let keyed = closing.join().unwrap().totals[0].account.keyed;
+            assert_eq!(keyed, 18 + u64::from(ahead > 0));
+        });
+        let reported = reported.into_inner().unwrap();
+        assert!(reported.is_sorted_by_key(|(epoch, ..)| *epoch), "{reported:?}");
+        // A closer that is late reports epochs together.
+        let after =
+            reported.iter().filter(|(_, second, _)| (1004..1008).contains(&(second + back)));
+        assert!(after.count() >= 2, "{reported:?}");
+    }
+}
+
 #[test]
 fn a_note_of_a_queue_without_a_packet_comes_with_its_next_one() {
     let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
