@@ -23,8 +23,8 @@ static VERSION: LazyLock<String> =
 
 /// Measure network traffic in fixed memory
 ///
-/// Find heavy flows, spreaders and changes, count flows, and estimate their sizes and entropy. Memory is
-/// fixed at start, estimates carry bounds, and every packet is accounted for.
+/// Find heavy flows, superspreaders and changes, count flows, and estimate their sizes and entropy. Memory
+/// is fixed at start, estimates carry bounds, and every packet is accounted for.
 #[derive(Parser)]
 #[command(
     name = "flowgauge",

@@ -314,7 +314,7 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
             "the table was full, or keys collided"
         };
         notes.push(format!(
-            "{why}: untracked packets may hide heavy flows and spreaders; raise --memory, or use \
+            "{why}: untracked packets may hide heavy flows and superspreaders; raise --memory, or use \
              a coarser key or shorter epochs"
         ));
     }

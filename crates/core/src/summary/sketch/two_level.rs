@@ -75,7 +75,7 @@ pub struct TwoLevel;
 impl Describe for TwoLevel {
     const INFO: Info = Info {
         name: NAME,
-        idea: "reversible sketch with bitmaps of distinct peers, which lists spreaders",
+        idea: "reversible sketch with bitmaps of distinct peers, which lists superspreaders",
         paper: "Agg-Evict (CCR 2018), section 4.1; OpenSketch (NSDI 2013)",
         parameters: &[
             Parameter {

@@ -18,6 +18,9 @@ use crate::summary::{BuildError, Describe, Info, Laws, Memory, Options, Paramete
 
 /// The exact table `indirect-table`: linear probing over keys, with states in a second array.
 ///
+/// Cost per packet: a cache line of the keys and one of the states. Memory in bytes: buckets × (key + 4),
+/// and 3/4 × buckets × (4 + state of 12 or more).
+///
 /// ```
 /// use flowgauge_core::batch::Batch;
 /// use flowgauge_core::catalog;

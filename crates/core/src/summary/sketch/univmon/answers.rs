@@ -40,7 +40,7 @@ const NEAR: f64 = 8.0;
 const SAMPLED: f64 = 8.0;
 
 /// The word that a key's added noise is made from.
-const ADDED_NOISE_WORD: u64 = 16;
+const ADDED_NOISE_WORD: u64 = 14;
 
 impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// Σ g(f) over the flows, for a function that does not decrease from f = 1 on. `None` if the
