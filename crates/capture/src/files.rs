@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flowgauge_engine::source::{Burst, Chunks, Columns, Inputs, Piece, Source};
@@ -119,6 +119,10 @@ impl Inputs for Files {
         }
         (pieces.iter().filter(|pieces| !pieces.is_empty()).count() > 1).then_some(pieces)
     }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// A reader, and its name in messages.
@@ -159,6 +163,10 @@ impl Inputs for Streams {
 
     fn divide(&self, _: usize) -> Option<Vec<Vec<Piece>>> {
         None
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 

@@ -244,4 +244,8 @@ impl<I: Inputs> Inputs for TappedInputs<I> {
         let shares = self.inputs.divide(readers)?.into_iter();
         Some(shares.map(|share| share.into_iter().map(behind).collect()).collect())
     }
+
+    fn is_stopped(&self) -> bool {
+        self.inputs.is_stopped()
+    }
 }

@@ -414,6 +414,11 @@ pub trait Inputs {
     /// dividing does not pay, or an input cannot be read twice. If all pieces are read without an
     /// error, they give what [`chain`](Self::chain) gives. Otherwise the result must be discarded.
     fn divide(&self, readers: usize) -> Option<Vec<Vec<Piece>>>;
+
+    /// Whether reading was asked to end before the inputs do. Then what was read so far counts.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// All or a part of an input, for one of several readers.

@@ -3,7 +3,7 @@
 mod parts;
 pub(crate) mod turns;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 use crate::close::group::{Closed, failed};
@@ -109,16 +109,25 @@ pub fn run_queues(
         );
         return Err(EngineError::Workers(message));
     }
+    // Holds the queues until all threads are started: none reads on where one is missing.
+    let all_started = Mutex::new(false);
     let (reads, closed) = thread::scope(|scope| {
         let cores = cores.as_ref();
+        let start = || all_started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = start();
         let closing = spawn(scope, "closer", || group.close(sink))?;
         let reading =
             meters.into_iter().zip(sources).enumerate().map(|(queue, (meter, mut source))| {
                 spawn(scope, &format!("queue {queue}"), move || {
+                    if !*start() {
+                        return Ok(Read::default());
+                    }
                     pinned(cores, queue, || Ok(read(meter, &mut *source, &mut |_| {})))
                 })
             });
         let reading: Vec<_> = reading.collect::<Result<_, _>>()?;
+        *started = true;
+        drop(started);
         let reads = reading.into_iter().enumerate().map(|(queue, thread)| {
             thread.join().unwrap_or_else(|panic| failed(format!("queue {queue}"), &*panic))
         });

@@ -2,7 +2,8 @@
 //!
 //! The files and the number of workers determine which worker reads what, so a run can be repeated.
 //! Nothing is reported before everything is read. If an input has an error, or a table that others
-//! are merged into is full, the results are discarded and one reader starts over.
+//! are merged into is full, the results are discarded and one reader starts over; but once reading is
+//! stopped, a full table is reported as it is.
 
 use std::thread;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(
     hand_out(&mut sets, prepared.config.workers, Summaries::another);
     let (config, cores) = (&prepared.config, prepared.division.cores.as_ref());
     if let Some((ended, origin)) =
-        read(config, cores, prepared.batcher, &mut sets, shares, progress)?
+        read(config, cores, prepared.batcher, &mut sets, shares, (progress, inputs))?
     {
         let mut closer = prepared.closer;
         closer.close(ended, &[&sets[0]], sink)?;
@@ -108,7 +109,7 @@ fn read(
     batcher: BatcherOptions,
     sets: &mut Vec<Summaries>,
     shares: Vec<Vec<Piece>>,
-    progress: &mut dyn FnMut(&dyn Source),
+    (progress, inputs): (&mut dyn FnMut(&dyn Source), &dyn Inputs),
 ) -> Result<Option<(Ended, Origin)>, EngineError> {
     let pieces = thread::scope(|scope| {
         let mut workers = sets.iter_mut().zip(shares).enumerate();
@@ -150,7 +151,7 @@ fn read(
     first[0].settle();
     let view = View::new(config.key, std::iter::once(&first[0]));
     let full = |lane: &flowgauge_core::task::Lane<'_>| lane.answers.untracked() != Size::default();
-    if view.lanes().iter().any(full) {
+    if view.lanes().iter().any(full) && !inputs.is_stopped() {
         return Ok(None);
     }
     Ok(Some(joined(pieces)))

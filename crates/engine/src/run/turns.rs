@@ -84,23 +84,26 @@ pub(crate) fn read(
     };
     let key_bytes = &config.key.lanes()[..sets[0].lanes.len()];
     let peers = if division.joined { sets.len() } else { 0 };
-    let mut deals = Deal::among(peers, config, division.routing, key_bytes).into_iter();
+    let deals = Deal::among(peers, config, division.routing, key_bytes);
+    let deals = deals.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+    // If a thread cannot be started, all peers go, and the others wait for none of them.
+    let peers: Vec<_> =
+        sets.iter_mut().zip(deals).map(|(set, deal)| Peer::new(set, deal)).collect();
     let mut done = thread::scope(|scope| {
         let turns = &turns;
-        let mut peers = sets.iter_mut().map(|set| Peer::new(set, deals.next())).enumerate();
-        let own = peers.next();
+        let mut workers =
+            peers.into_iter().enumerate().map(|(worker, peer)| (Turn { turns, worker }, peer));
+        let own = workers.next();
         let mut others = Vec::new();
-        for (worker, peer) in peers {
-            let cores = division.cores.as_ref();
-            let turn = Turn { turns, worker };
+        for (turn, peer) in workers {
+            let (cores, worker) = (division.cores.as_ref(), turn.worker);
             others.push(spawn(scope, &format!("worker {worker}"), move || {
                 pinned(cores, worker, || Ok(turn.work(config, batcher, peer, &mut |_| {})))
             })?);
         }
         let mut done = Vec::new();
-        if let Some((worker, peer)) = own {
-            let turn = Turn { turns, worker };
-            done.push(pinned(division.cores.as_ref(), worker, || {
+        if let Some((turn, peer)) = own {
+            done.push(pinned(division.cores.as_ref(), turn.worker, || {
                 Ok(turn.work(config, batcher, peer, progress))
             })?);
         }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, slice, thread};
 
 use flowgauge_capture::Captures;
@@ -359,4 +361,23 @@ fn a_damaged_part_and_a_full_table_make_one_reader_begin_anew() {
     let (dispatched, ..) = file_reports(dispatched, slice::from_ref(&whole));
     assert!(dispatched[0]["account"]["untracked"].as_u64().unwrap() > 0);
     assert_eq!(file_reports(by(2, &full), slice::from_ref(&whole)).0, dispatched);
+}
+
+/// Reading is stopped after the first burst, which fills the table: what both workers read counts.
+#[test]
+fn parts_that_are_stopped_count_with_a_full_table() {
+    let files = Files::new("stopped");
+    let whole = files.write("whole.pcap", &mixed(25, 60_000));
+    let full = Parameters::new([("buckets", 64)]);
+    let config = Config { parameters: full, workers: 2, ..asking(&["top"]) };
+    let stop = Arc::new(AtomicBool::new(false));
+    let inputs = flowgauge_capture::Files::new(vec![whole]).until(Arc::clone(&stop));
+    let outcome = flowgauge_engine::run_inputs(
+        Plan::new(config).unwrap(),
+        &inputs,
+        &mut Written::new(Json, io::sink()),
+        &mut |_| stop.store(true, Ordering::Relaxed),
+    );
+    let account = outcome.unwrap().total.account;
+    assert!(account.read >= 256 && account.untracked.packets > 0, "{account:?}");
 }
