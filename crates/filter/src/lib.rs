@@ -54,13 +54,17 @@ const EXCERPT: usize = 60;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The expression is wrong for every link type.
-    #[error("filter, character {}: {problem}, at '{excerpt}'; see pcap-filter(7)", .position + 1)]
+    #[error(
+        "filter, character {}: {problem}{}; see pcap-filter(7)",
+        .position + 1,
+        if .excerpt.is_empty() { String::new() } else { format!(", at '{}'", .excerpt) }
+    )]
     Expression {
         /// Offset in the expression, in bytes.
         position: usize,
         /// The problem at this offset.
         problem: String,
-        /// The expression from this offset, escaped and shortened.
+        /// The expression from this offset, escaped and shortened; empty at its end.
         excerpt: String,
     },
     /// The expression is longer than [`LONGEST_EXPRESSION`].

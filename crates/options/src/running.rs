@@ -271,7 +271,11 @@ impl Running {
         let Some((instead, chosen)) = flowgauge_engine::capable(&config) else {
             return Ok((config, None));
         };
-        let tasks: Vec<_> = config.tasks.iter().flatten().map(String::as_str).collect();
+        let unanswered = config.tasks.iter().flatten().filter(|task| {
+            let alone = Config { tasks: Some(vec![(*task).clone()]), ..config.clone() };
+            flowgauge_engine::capable(&alone).is_some()
+        });
+        let tasks: Vec<_> = unanswered.map(String::as_str).collect();
         let note = format!(
             "using --algorithm {chosen}: {} does not answer {} by {}",
             config.algorithm,

@@ -104,7 +104,11 @@ fn unknown<'a>(name: &str, option: &str, known: impl Iterator<Item = &'a str>) -
 /// With a one-line reason, when the text is not such a file or an option is invalid.
 pub fn parse_yaml(text: &str) -> Result<Vec<Named>, String> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
-    file.measurements.named()
+    let measurements = file.measurements.named()?;
+    if measurements.is_empty() {
+        return Err("no measurement; name one, such as { measurements: { main: {} } }".to_owned());
+    }
+    Ok(measurements)
 }
 
 /// The place and the problem of a YAML error in one line.
@@ -117,6 +121,10 @@ pub fn complaint(error: &serde_saphyr::Error) -> String {
         Some((position, problem)) if position.starts_with("line ") => problem,
         _ => problem,
     };
+    if let Some(key) = problem.strip_prefix("duplicate mapping key: ") {
+        let key = key.split_once(", set ").map_or(key, |(key, _)| key);
+        return format!("{place}'{key}' stands twice");
+    }
     for (prefix, what) in [("unknown variant `", "value"), ("unknown field `", "field")] {
         let unknown = problem.strip_prefix(prefix).and_then(|rest| rest.split_once('`'));
         if let Some((name, known)) = unknown {
@@ -184,21 +192,50 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-/// A number or a text, as a person writes it.
-#[derive(Deserialize)]
-#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
-#[serde(untagged)]
-enum Scalar {
-    Number(u64),
-    Text(String),
+/// A number or a text, as a person writes it. The option's own parser checks it.
+struct Scalar(String);
+
+#[cfg(any(test, feature = "schema"))]
+impl schemars::JsonSchema for Scalar {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Scalar".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        /// A number or a text, as a person writes it.
+        #[derive(schemars::JsonSchema)]
+        #[schemars(untagged)]
+        #[expect(dead_code, reason = "only its schema counts")]
+        enum Scalar {
+            Number(u64),
+            Text(String),
+        }
+        Scalar::json_schema(generator)
+    }
 }
 
-impl Scalar {
-    fn text(self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text,
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl Visitor<'_> for Any {
+            type Value = Scalar;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number or a text")
+            }
+            fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+            fn visit_f64<E>(self, number: f64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar(text.to_owned()))
+            }
         }
+        from.deserialize_any(Any)
     }
 }
 
@@ -222,13 +259,15 @@ struct Entry {
     /// Threshold of heavy hitters: a share such as `0.1%`, or a number of packets or bytes.
     threshold: Option<Scalar>,
     /// Distinct peers that superspreaders and victims exceed.
-    spread: Option<u64>,
+    #[cfg_attr(any(test, feature = "schema"), schemars(with = "Option<u64>"))]
+    spread: Option<Scalar>,
     /// What a peer is: `address`, `port` or `endpoint`.
     spread_of: Option<String>,
     /// How `changes` forecasts: `ewma`, `moving-average` or `holt-winters`.
     forecast: Option<String>,
     /// Most items in `top` and `changes`.
-    top: Option<u64>,
+    #[cfg_attr(any(test, feature = "schema"), schemars(with = "Option<u64>"))]
+    top: Option<Scalar>,
     /// Prefixes of `hierarchical`: `bytes`, `bits` or `pair`.
     hierarchy: Option<String>,
     /// Flows that `flow-size` is asked for, such as `source=10.0.0.1,destination=10.0.0.2`.
@@ -247,7 +286,7 @@ struct Entry {
 impl Entry {
     /// The options that it sets, by their names on the command line.
     fn options(self) -> Vec<(String, String)> {
-        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let text = |scalar: Option<Scalar>| scalar.map(|Scalar(text)| text);
         let single = [
             ("filter", self.filter),
             ("key", self.key),
@@ -255,15 +294,15 @@ impl Entry {
             ("task", self.tasks.map(|tasks| tasks.join(","))),
             ("epoch", self.epoch),
             ("updates", self.updates),
-            ("threshold", self.threshold.map(Scalar::text)),
-            ("spread", number(self.spread)),
+            ("threshold", text(self.threshold)),
+            ("spread", text(self.spread)),
             ("spread-of", self.spread_of),
             ("forecast", self.forecast),
-            ("top", number(self.top)),
+            ("top", text(self.top)),
             ("hierarchy", self.hierarchy),
             ("algorithm", self.algorithm),
             ("audit", self.audit),
-            ("memory", self.memory.map(Scalar::text)),
+            ("memory", text(self.memory)),
         ];
         let single = single.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let flows = self.flows.into_iter().flatten().map(|flow| ("flow", flow));
@@ -339,10 +378,26 @@ mod tests {
                 "line 1: unknown field 'measurement'; did you mean 'measurements'?",
             ),
             ("measurements:\n  a: { tasks: top }\n", "line 2: expected a list, such as [a, b]"),
+            ("measurements:\n  a: { top: 1 }\n  a: { top: 2 }\n", "line 3: 'a' stands twice"),
         ] {
             let error = serde_saphyr::from_str::<File>(text).err().unwrap();
             assert_eq!(complaint(&error), message, "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_in_a_file_are_judged_as_those_of_the_command_line() {
+        for (option, message) in [
+            ("threshold: 0.1", "'a': invalid value '0.1' for '--threshold"),
+            ("top: -1", "'a': invalid value '-1' for '--top"),
+            ("spread: many", "'a': invalid value 'many' for '--spread"),
+        ] {
+            let text = format!("measurements:\n  a: {{ {option} }}\n");
+            let refused = refused(parse_yaml(&text).map(|_| ()));
+            assert!(refused.starts_with(message), "{refused}");
+        }
+        let nothing = refused(parse_yaml("measurements: {}").map(|_| ()));
+        assert!(nothing.starts_with("no measurement; name one"), "{nothing}");
     }
 
     /// `FLOWGAUGE_GOLDEN=write` rewrites the committed schema after an intended change.

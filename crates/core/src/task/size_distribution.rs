@@ -5,7 +5,7 @@
 //!
 //! The size of a listed flow is exact even where the table was full. With U untracked packets, up
 //! to ⌊U/s⌋ flows may be missing from the bin of size s, and whole bins may be missing. Estimated
-//! distributions of the lanes are added bin by bin.
+//! distributions of the lanes are added bin by bin; the same holds for a bin that a lane lacks.
 
 use std::collections::BTreeMap;
 
@@ -53,10 +53,12 @@ impl Task for SizeDistribution {
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
-        let estimated: Vec<_> =
-            lanes.iter().filter_map(|lane| lane.answers.distribution()).collect();
-        if !estimated.is_empty() && estimated.len() == lanes.len() {
-            return Ok(Report::SizeDistribution { bins: add_up(estimated) });
+        let estimated = lanes
+            .iter()
+            .map(|lane| Some((lane.answers.distribution()?, lane.answers.untracked().packets)));
+        if let Some(estimated) = estimated.collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())
+        {
+            return Ok(Report::SizeDistribution { bins: add_up(&estimated) });
         }
         let (small, large) = scratch.split_at_mut(SMALL);
         small.fill(0);
@@ -80,20 +82,32 @@ impl Task for SizeDistribution {
         let bins = counted
             .chain(listed)
             .map(|(size, flows)| {
-                let missing = untracked.checked_div(size).unwrap_or(0);
-                let (low, high) = (flows as f64, (flows + missing) as f64);
-                (size, Estimate::between(low, low, high))
+                let flows = Estimate::exact(flows);
+                (size, all_hold(&[flows, missing(untracked, size)]))
             })
             .collect();
         Ok(Report::SizeDistribution { bins })
     }
 }
 
-/// The sum of several distributions.
-fn add_up(parts: Vec<Vec<(u64, Estimate)>>) -> Vec<(u64, Estimate)> {
-    let mut bins: BTreeMap<u64, Vec<Estimate>> = BTreeMap::new();
-    for (size, flows) in parts.into_iter().flatten() {
-        bins.entry(size).or_default().push(flows);
+/// The number of flows of this size that untracked packets may belong to.
+fn missing(untracked: u64, size: u64) -> Estimate {
+    Estimate::between(0.0, 0.0, untracked.checked_div(size).unwrap_or(0) as f64)
+}
+
+/// The sum of several distributions, each with its untracked packets.
+fn add_up(parts: &[(Vec<(u64, Estimate)>, u64)]) -> Vec<(u64, Estimate)> {
+    let nothing: Vec<_> = parts.iter().map(|_| None).collect();
+    let mut bins: BTreeMap<u64, Vec<Option<Estimate>>> = BTreeMap::new();
+    for (part, (listed, _)) in parts.iter().enumerate() {
+        for (size, flows) in listed {
+            bins.entry(*size).or_insert_with(|| nothing.clone())[part] = Some(*flows);
+        }
     }
-    bins.into_iter().map(|(size, flows)| (size, all_hold(&flows))).collect()
+    let sum = |(size, flows): (u64, Vec<Option<Estimate>>)| {
+        let flows = flows.into_iter().zip(parts);
+        let flows = flows.map(|(own, (_, untracked))| own.unwrap_or(missing(*untracked, size)));
+        (size, all_hold(&flows.collect::<Vec<_>>()))
+    };
+    bins.into_iter().map(sum).collect()
 }

@@ -573,3 +573,41 @@ fn every_task_answers_from_the_flows_that_are_certain() {
     }
     assert!(partial > 12, "{partial} epochs were decoded in part");
 }
+
+/// One lane decodes next to nothing, the other one everything.
+#[test]
+fn sizes_that_a_lane_did_not_decode_may_be_of_its_other_flows() {
+    let mut random = fastrand::Rng::with_seed(77);
+    let options = Options::new(1 << 20, 77).with([("cells", TASK_CELLS)]);
+    let flows = TASK_CELLS as usize;
+    let streams = [4 * flows, flows / 2].map(|flows| changing_stream(flows, 0, &mut random));
+    let radars = streams.each_ref().map(|packets| {
+        let mut radar = catalog::build::<Key8>("flow-radar", &options).unwrap();
+        feed(&mut *radar, |key| Key8::from_canonical(&key).unwrap(), packets);
+        radar
+    });
+    let key = KeyKind::PAIR.into();
+    let lanes = radars.each_ref().map(|radar| Lane { key, key_bytes: 8, answers: radar.answers() });
+    let [untracked, decoded] = lanes.map(|lane| lane.answers.untracked().packets);
+    assert!(untracked > 0 && decoded == 0);
+    let mut truth = BTreeMap::<u64, usize>::new();
+    for size in streams.iter().flat_map(|packets| model(packets).into_values()) {
+        *truth.entry(size.packets).or_default() += 1;
+    }
+    let context = EpochContext {
+        by: Measure::Packets,
+        keyed: Size::default(),
+        threshold: Threshold::Share(1.0),
+        lists: Lists::unlimited(usize::MAX),
+        timeline: None,
+    };
+    let mut task =
+        find("size-distribution").unwrap().build(&TaskOptions::new(Seed::number(7))).unwrap();
+    let report = task.run(&context, &lanes, &mut []).unwrap();
+    let Report::SizeDistribution { bins } = report else { panic!("{report:?}") };
+    assert!(bins.len() > 8);
+    for (size, flows) in bins {
+        let truth = truth.get(&size).copied().unwrap_or(0);
+        assert!(covers(flows, truth as f64), "{size}: {flows:?} of {truth}");
+    }
+}

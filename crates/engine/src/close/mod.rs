@@ -293,7 +293,12 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
         account.untracked += lane.answers.untracked();
         account.saturated += lane.answers.saturated();
         let heavy = lane.answers.candidates().map_or(0, Candidates::overflow);
-        if heavy > 0 {
+        if heavy > 0 && lane.answers.flows().is_some() {
+            notes.push(format!(
+                "{heavy} flows were not decoded: some may be missing; raise --memory, or use a \
+                 coarser key or shorter epochs"
+            ));
+        } else if heavy > 0 {
             notes.push(format!(
                 "the set of heavy keys overflowed {heavy} times: some may be missing; raise \
                  --threshold, --memory, or the parameter candidates"

@@ -456,20 +456,32 @@ fn entropy(page: &mut Page, bits: &Estimate, normalized: f64) {
 }
 
 /// Writes the number of flows by their size, in powers of two.
-fn size_distribution(page: &mut Page, bins: &[(u64, Estimate)]) {
+/// Writes the number of flows by powers of two. Flows of untracked packets may be of any size.
+fn size_distribution(page: &mut Page, bins: &[(u64, Estimate)], untracked: u64) {
     page.heading("Packets per flow");
     if bins.is_empty() {
         return paragraph(page, "  ", "No flows.");
     }
-    let mut buckets = [0.0; 64];
+    let (mut buckets, mut bounds) = ([0.0; 64], [(0.0, 0.0); 64]);
     for (size, flows) in bins {
-        buckets[size.max(&1).ilog2() as usize] += flows.value;
+        let power = size.max(&1).ilog2() as usize;
+        buckets[power] += flows.value;
+        bounds[power].0 += flows.low;
+        bounds[power].1 += flows.high;
+    }
+    if untracked > 0 {
+        for (power, (low, high)) in bounds.iter_mut().enumerate() {
+            *high = *low + (untracked >> power) as f64;
+        }
     }
     let all: f64 = buckets.iter().sum();
     let last = buckets.iter().rposition(|flows| *flows > 0.0).unwrap_or_default();
     let first = buckets.iter().position(|flows| *flows > 0.0).unwrap_or_default();
-    let mut table =
-        Table::new(&[("packets", Align::Right), ("flows", Align::Right), ("share", Align::Right)]);
+    let inexact = bounds[first..=last].iter().any(|(low, high)| low < high);
+    let mut columns = vec![("packets", Align::Right), ("flows", Align::Right)];
+    columns.extend(inexact.then_some(("between", Align::Right)));
+    columns.push(("share", Align::Right));
+    let mut table = Table::new(&columns);
     for (power, flows) in buckets.iter().enumerate().take(last + 1).skip(first) {
         let (low, high) = (1_u64 << power, u64::MAX >> (63 - power));
         let label = match power {
@@ -477,10 +489,13 @@ fn size_distribution(page: &mut Page, bins: &[(u64, Estimate)]) {
             _ => format!("{} – {}", units::count(low as f64), units::count(high as f64)),
         };
         let share = if all > 0.0 { flows / all } else { 0.0 };
-        table.row(
-            vec![label.into(), units::count(*flows).into(), units::percent(share).into()],
-            share,
-        );
+        let mut cells = vec![label.into(), units::count(*flows).into()];
+        if inexact {
+            let (low, high) = bounds[power];
+            cells.push(format!("{}–{}", units::count(low), units::count(high)).into());
+        }
+        cells.push(units::percent(share).into());
+        table.row(cells, share);
     }
     table.write(page);
 }

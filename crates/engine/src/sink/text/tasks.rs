@@ -52,7 +52,9 @@ pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usiz
             paragraph(page, "  ", &number_of_keys(flows, words));
         }
         Report::Entropy { bits, normalized } => entropy(page, bits, *normalized),
-        Report::SizeDistribution { bins } => size_distribution(page, bins),
+        Report::SizeDistribution { bins } => {
+            size_distribution(page, bins, section.report.account.untracked.packets);
+        }
         Report::Quantiles { of, sizes, keys } => section.quantiles(page, *of, sizes, keys),
         Report::Hierarchical { threshold, items, .. } => {
             section.hierarchical(page, *threshold, items);
@@ -401,19 +403,26 @@ impl Section<'_> {
             QuantileOf::Key | QuantileOf::PacketBytes => ("Sizes of packets in bytes", "packets"),
             QuantileOf::GapNs => ("Times between packets", "packets"),
         };
-        let written = |size: &Estimate| match of {
-            QuantileOf::FlowPackets => units::size(Measure::Packets, size.value),
-            QuantileOf::GapNs => format!("{} us", units::count(size.value / 1e3)),
-            _ => units::size(Measure::Bytes, size.value),
+        let written = |size: f64| match of {
+            QuantileOf::FlowPackets => units::size(Measure::Packets, size),
+            QuantileOf::GapNs => format!("{} us", units::count(size / 1e3)),
+            _ => units::size(Measure::Bytes, size),
         };
         if of != QuantileOf::Key {
             page.heading(title);
             if sizes.is_empty() {
                 return paragraph(page, "  ", &format!("No {whose}."));
             }
-            let mut table = Table::new(&[(whose, Align::Right), ("at most", Align::Right)]);
+            let mut columns = vec![(whose, Align::Right), ("at most", Align::Right)];
+            let inexact = sizes.iter().any(|(_, size)| !is_exact(size));
+            columns.extend(inexact.then_some(("between", Align::Right)));
+            let mut table = Table::new(&columns);
             for (q, size) in sizes {
-                table.row(vec![units::percent(*q).into(), written(size).into()], 0.0);
+                let mut cells = vec![units::percent(*q).into(), written(size.value).into()];
+                if inexact {
+                    cells.push(format!("{}–{}", written(size.low), written(size.high)).into());
+                }
+                table.row(cells, 0.0);
             }
             table.write(page);
         }
@@ -437,12 +446,11 @@ impl Section<'_> {
             return paragraph(page, "  ", &text);
         }
         let right = |title| (title, Align::Right);
-        let mut table = Table::new(&[
-            ("prefix", Align::Left),
-            right("in all"),
-            right("its own"),
-            right("share"),
-        ]);
+        let mut columns = vec![("prefix", Align::Left), right("in all"), right("its own")];
+        let inexact = items.iter().any(|item| !is_exact(&item.discounted));
+        columns.extend(inexact.then_some(right("between")));
+        columns.push(right("share"));
+        let mut table = Table::new(&columns);
         let keyed = self.report.keyed().by(by);
         for item in items.iter().take(self.rows) {
             let share = item.discounted.value / keyed.max(1) as f64;
@@ -451,15 +459,18 @@ impl Section<'_> {
                 Some((address, bits)) => self.joined(source, "→", &names::prefix(address, *bits)),
                 None => source.into(),
             };
-            let cells = vec![
+            let mut cells = vec![
                 prefix,
                 units::size(by, item.total.value).into(),
                 units::size(by, item.discounted.value).into(),
-                units::percent(share).into(),
             ];
+            if inexact {
+                cells.push(range(by, &item.discounted).into());
+            }
+            cells.push(units::percent(share).into());
             table.row(cells, share);
         }
-        table.spare(&["in all", "share"]);
+        table.spare(&["in all", "between", "share"]);
         self.finish(page, &table);
         paragraph(page, "  ", "Its own: without the longer prefixes that are listed here.");
     }
