@@ -1,6 +1,7 @@
 //! Builds a run: the key chooses the lanes, and the memory is divided among workers, lanes and
 //! tasks, and reserved.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -116,8 +117,12 @@ impl Builder {
 
     /// Builds the sets of summaries. Each set divides its memory among the lanes by these shares.
     fn sets(&self, lanes: &[(usize, f64)], division: &Division) -> Result<Sets, EngineError> {
+        let numbers = Cell::new(0);
         let set = || {
-            let summary = |(key_bytes, share): &(usize, f64)| self.summary(*key_bytes, *share);
+            // Summaries that take turns, or are filled side by side, draw independent samples.
+            let seed = self.seed.drawing(numbers.replace(numbers.get() + 1));
+            let summary =
+                |(key_bytes, share): &(usize, f64)| self.summary(*key_bytes, *share, seed);
             let audit = |(key_bytes, share): &(usize, f64)| self.audit(*key_bytes, *share);
             Ok(Summaries {
                 lanes: lanes.iter().map(summary).collect::<Result<_, EngineError>>()?,
@@ -131,7 +136,7 @@ impl Builder {
     }
 
     /// Builds a summary of keys of `key_bytes` bytes with `share` of the memory of a set.
-    fn summary(&self, key_bytes: usize, share: f64) -> Result<AnySummary, EngineError> {
+    fn summary(&self, key_bytes: usize, share: f64, seed: Seed) -> Result<AnySummary, EngineError> {
         let config = &self.config;
         let set_bytes = self.lanes_bytes / self.all;
         // Parameters that need more than the memory holds are refused.
@@ -150,7 +155,7 @@ impl Builder {
             spread: config.spread,
             hierarchy: config.hierarchy,
             apart: keeps_apart(config)?,
-            ..Options::new((set_bytes as f64 * share) as usize, self.seed)
+            ..Options::new((set_bytes as f64 * share) as usize, seed)
         };
         Ok(if config.shared {
             AnySummary::build_concurrent(key_bytes, &config.algorithm, &options)?

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use flowgauge_core::accelerator::{HeaderRate, HeaderSampler, is_before_headers};
 use flowgauge_core::summary::{Estimate, Sampling as Error};
 use flowgauge_core::terms::Size;
-use flowgauge_kernel::{Seed, SeedId};
+use flowgauge_kernel::Seed;
 
 use crate::account::Account;
 use crate::config::{Config, EpochLength};
@@ -186,15 +186,10 @@ pub(crate) fn check(config: &Config) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// The seed of a queue's draws: the seed of samplers, varied by measurement, by queue and, if hosts
-/// share a seed file, by host.
+/// The seed of a queue's draws: the seed of samplers, varied by measurement and queue.
 fn apart(seed: &Seed, measurement: &str, queue: usize) -> u64 {
-    let host = match seed.id() {
-        SeedId::File(_) => rustix::system::uname().nodename().to_bytes().to_vec(),
-        _ => Vec::new(),
-    };
     // FNV-1a over parts with their lengths in front.
-    let parts = [&host[..], measurement.as_bytes(), &queue.to_le_bytes()];
+    let parts = [measurement.as_bytes(), &queue.to_le_bytes()];
     let bytes = parts
         .iter()
         .flat_map(|part| part.len().to_le_bytes().into_iter().chain(part.iter().copied()));

@@ -61,7 +61,8 @@ pub fn random() -> io::Result<Seed> {
     Ok(Seed::random(bits))
 }
 
-/// The seed made of all bytes of a file that only its owner may read.
+/// The seed made of all bytes of a file that only its owner may read. Its random draws differ in each
+/// process, so that the samples of hosts and of runs are independent, as merging them assumes.
 ///
 /// ```
 /// use std::fs::{self, OpenOptions};
@@ -93,5 +94,6 @@ pub fn from_file(path: &Path) -> Result<Seed, SeedError> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(few());
     }
-    Seed::file(&bytes).ok_or_else(few)
+    let draws = random().map_err(unreadable)?.draws();
+    Ok(Seed::file(&bytes).ok_or_else(few)?.drawing(draws))
 }

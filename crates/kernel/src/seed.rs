@@ -22,7 +22,7 @@ pub const LEAST_SEED_BYTES: usize = 16;
 /// let seed = Seed::file(b"sixteen bytes or more");
 /// assert_eq!(seed.map(|seed| seed.id().to_string().len()), Some(16));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Seed {
     id: SeedId,
     /// The bits that all other fields are derived from; zeros for a number.
@@ -82,6 +82,19 @@ impl Seed {
         &self.root
     }
 
+    /// The same seed with draws of their own for each number; those of 0 are unchanged.
+    ///
+    /// ```
+    /// use flowgauge_kernel::Seed;
+    ///
+    /// let (seed, other) = (Seed::number(7), Seed::number(7).drawing(1));
+    /// assert!(seed == other && seed.draws() != other.draws());
+    /// ```
+    #[must_use]
+    pub fn drawing(self, number: u64) -> Self {
+        Self { draws: self.draws ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..self }
+    }
+
     /// The four secrets, for the scalar twin.
     pub fn secret(&self) -> &[u64; 4] {
         &self.secret
@@ -98,6 +111,15 @@ impl Seed {
         self.tables
     }
 }
+
+/// Seeds are equal if all but their draws is.
+impl PartialEq for Seed {
+    fn eq(&self, other: &Self) -> bool {
+        (self.id, self.root) == (other.id, other.root)
+    }
+}
+
+impl Eq for Seed {}
 
 impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

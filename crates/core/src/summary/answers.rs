@@ -372,6 +372,12 @@ pub trait Cells {
     }
     /// The size of a flow by sealed cells.
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate;
+    /// Whether candidates by the cells `now`, and [`Self::recover`] by these other ones, may visit keys
+    /// without a packet.
+    fn may_be_false(&self, now: &[f64], cells: &[f64], threshold: f64) -> bool {
+        let _ = (now, cells, threshold);
+        false
+    }
     /// Visits the flows that exceed `threshold` or fall below its negative by these cells, if the
     /// sketch can recover keys.
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {

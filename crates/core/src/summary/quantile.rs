@@ -311,7 +311,7 @@ impl<K: FlowKey> Ingest<K> for QuantileSketch<K> {
             Sketch::Numbers(sketch) => {
                 for &time_ns in batch.times_ns() {
                     if let Some(latest_ns) = self.latest_ns.replace(time_ns) {
-                        add(sketch, (time_ns as f64 - latest_ns as f64).max(0.0), 1);
+                        add(sketch, time_ns.saturating_sub(latest_ns).max(0) as f64, 1);
                     }
                 }
             }

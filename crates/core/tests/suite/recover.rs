@@ -10,9 +10,10 @@ use std::collections::{HashMap, HashSet};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, Key16, Key37};
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, Key16, Key37, KeyKind};
 use flowgauge_core::summary::{BuildErrorKind, Estimate, Options, Setting, Summary};
-use flowgauge_core::terms::{Measure, Threshold};
+use flowgauge_core::task::{EpochContext, HistoryShape, Lane, Lists, Report, TaskOptions, find};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::seconds;
@@ -402,6 +403,73 @@ fn small_bitmaps_say_at_least() {
 }
 
 /// Three parts merged are the whole, bit for bit.
+/// A sketch that is too small for its traffic recovers keys without a packet, and its bounds say so. A
+/// bound fails with a chance of 1.5 % at most; more than 1 of 25 do once in 10,000 runs.
+#[test]
+fn bounds_include_that_a_recovered_key_has_no_packet() {
+    let (mut listed, mut without, mut outside) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let packets = spreading(40_000, 60, seed);
+        let truth = distinct(&packets);
+        let truth: HashMap<_, _> =
+            truth.into_iter().map(|(number, peers)| (canonical::<4>(number), peers)).collect();
+        let options = Options { spread: 200, ..Options::new(1 << 16, seed) };
+        let mut sketch = build::<4>("two-level", &options);
+        feed::<4>(&mut *sketch, &packets);
+        sketch.answers().spread().unwrap().for_each(&mut |key, peers| {
+            let peers_of = truth.get(&key).copied().unwrap_or(0.0);
+            listed += 1;
+            without += usize::from(peers_of == 0.0);
+            outside += usize::from(peers_of < peers.low || peers.high < peers_of);
+        });
+    }
+    println!("{without} of {listed} have no packet, {outside} are out of their bounds");
+    assert!(without > 20 && outside * 25 < listed, "{without} and {outside} of {listed}");
+}
+
+/// As above, where sizes change between epochs.
+#[test]
+fn bounds_of_changes_include_that_a_key_has_no_packet() {
+    let (mut listed, mut without, mut outside) = (0, 0, 0);
+    for seed in 0..8 {
+        let epochs = changing_epochs(seed);
+        let threshold = Threshold::Share(0.004);
+        let options = Options { threshold, ..Options::new(1 << 22, seed) };
+        let mut sketch = build::<4>("reversible-sketch", &options.with([("columns", 1024)]));
+        let mut options = TaskOptions::new(Seed::number(1));
+        let cells = sketch.answers().cells().unwrap().len();
+        options.history = vec![HistoryShape { key_bytes: 4, flows: 0, cells }];
+        let mut task = find("changes").unwrap().build(&options).unwrap();
+        for packets in &epochs {
+            sketch.next_epoch();
+            feed::<4>(&mut *sketch, packets);
+            let keyed = Size { packets: packets.len() as u64, bytes: 0 };
+            let context = EpochContext {
+                by: Measure::Packets,
+                keyed,
+                threshold,
+                lists: Lists::unlimited(1000),
+                timeline: None,
+            };
+            let answers = sketch.answers();
+            let lane = Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers };
+            let report = task.run(&context, &[lane], &mut []).unwrap();
+            let Report::Changes { items, .. } = report else { panic!("{report:?}") };
+            let truth: HashMap<_, _> = (sizes(packets).into_iter())
+                .map(|(number, size)| (canonical::<4>(number), size))
+                .collect();
+            for item in items {
+                let now = truth.get(&item.key).copied().unwrap_or(0.0);
+                listed += 1;
+                without += usize::from(now == 0.0);
+                outside += usize::from(now < item.now.low || item.now.high < now);
+            }
+        }
+    }
+    println!("{without} of {listed} have no packet, {outside} are out of their bounds");
+    assert!(without > 20 && outside * 25 < listed, "{without} and {outside} of {listed}");
+}
+
 #[test]
 fn merged_sketches_equal_one_of_all_packets() {
     fn merges<const BYTES: usize>(name: &str) {

@@ -267,8 +267,13 @@ impl<K: FlowKey, C: Counter> Summary<K> for FlowCounters<K, C> {
     }
 
     fn clear(&mut self) {
-        self.counters.fill(C::zeroed());
+        self.next_epoch();
         self.rng = Rng::with_seed(self.digester.seed().draws());
+    }
+
+    /// Goes on drawing, so that the noise of epochs is independent.
+    fn next_epoch(&mut self) {
+        self.counters.fill(C::zeroed());
         (self.total, self.squares, self.saturated) = (0, 0, 0);
     }
 

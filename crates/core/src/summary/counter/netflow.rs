@@ -197,7 +197,12 @@ impl<K: FlowKey> Summary<K> for SampledTable<K> {
     }
 
     fn clear(&mut self) {
+        self.next_epoch();
         self.sampler.reset();
+    }
+
+    /// Goes on drawing, so that the samples of epochs are independent.
+    fn next_epoch(&mut self) {
         self.total = Size::default();
         self.largest = 0;
         self.table.clear();

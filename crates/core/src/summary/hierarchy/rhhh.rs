@@ -199,8 +199,13 @@ impl<K: FlowKey, C: Monitored> Summary<K> for SampledNodes<K, C> {
     }
 
     fn clear(&mut self) {
-        self.lattice.clear();
+        self.next_epoch();
         self.sampler.reset();
+    }
+
+    /// Goes on drawing, so that the samples of epochs are independent.
+    fn next_epoch(&mut self) {
+        self.lattice.clear();
         (self.total, self.largest) = (0, 0);
     }
 

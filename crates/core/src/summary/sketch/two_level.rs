@@ -12,7 +12,9 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::reversible::{self, DELTA, EPSILON, Heaviest, Mangled, Modular, load_counters};
+use super::reversible::{
+    self, DELTA, EPSILON, FEW_FALSE, Heaviest, Mangled, Modular, load_counters,
+};
 use super::rows::Unsigned;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
@@ -398,19 +400,34 @@ impl<K: FlowKey> SpreadRows<K> {
         }
     }
 
+    /// The columns of a row that a superspreader may have, with the elements of their bitmaps.
+    fn heavy_columns(&self, row: usize) -> impl Iterator<Item = (usize, f64)> {
+        let columns = self.modular.columns();
+        let bitmaps = (0..self.bitmaps).filter(move |bitmap| self.may_spread(row, *bitmap));
+        bitmaps.flat_map(move |bitmap| {
+            let elements = self.elements(row, bitmap);
+            let first = bitmap << self.bitmap_shift();
+            let own = first..first + (1 << self.bitmap_shift());
+            let heavy = move |column: &usize| {
+                u64::from(self.counters[row * columns + column]) > self.spread
+            };
+            own.filter(heavy).map(move |column| (column, elements))
+        })
+    }
+
+    /// The expected number of recovered addresses without a packet.
+    fn false_keys(&self) -> f64 {
+        let rows = self.modular.all_rows();
+        let heavy: usize = (0..rows).map(|row| self.heavy_columns(row).count()).sum();
+        self.modular.keys_within(heavy as f64 / (rows * self.modular.columns()) as f64)
+    }
+
     /// Visits the addresses that may be superspreaders by all rows. Returns the number of columns
     /// that the fullest row left out, plus one if the search was given up.
     fn recover(&self, visit: &mut dyn FnMut(K)) -> u64 {
-        let columns = self.modular.columns();
         let heavy_columns = |row: usize, heaviest: &mut Heaviest| {
-            for bitmap in (0..self.bitmaps).filter(|bitmap| self.may_spread(row, *bitmap)) {
-                let elements = self.elements(row, bitmap);
-                let first = bitmap << self.bitmap_shift();
-                for column in first..first + (1 << self.bitmap_shift()) {
-                    if u64::from(self.counters[row * columns + column]) > self.spread {
-                        heaviest.push(elements, column);
-                    }
-                }
+            for (column, elements) in self.heavy_columns(row) {
+                heaviest.push(elements, column);
             }
         };
         reversible::recover(&self.modular, heavy_columns, &mut |key| {
@@ -456,8 +473,11 @@ impl<K: FlowKey> SizeQuery for SpreadRows<K> {
 impl<K: FlowKey> Spread for SpreadRows<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let mean_elements = self.mean_elements();
+        let may_be_false = self.false_keys() > FEW_FALSE;
         self.recover(&mut |key| {
-            visit(key.to_canonical(&self.digester), self.distinct(&key, mean_elements));
+            let distinct = self.distinct(&key, mean_elements);
+            let low = if may_be_false { 0.0 } else { distinct.low };
+            visit(key.to_canonical(&self.digester), Estimate { low, ..distinct });
         });
     }
 

@@ -103,11 +103,15 @@ impl CellForecasts {
     pub(super) fn run(&mut self, cells: &dyn Cells, answers: &dyn Answers, found: &mut Found) {
         cells.read(self.forecast.now_mut());
         let [now, before, forecast, error] = self.forecast.compare(|sums| cells.seal(sums));
+        let may_be_false = cells.may_be_false(now, error, found.threshold);
         let consider = |key: &CanonicalKey, found: &mut Found| {
             let bytes = key.as_bytes();
             let difference = cells.estimate(error, bytes).value.abs();
             if difference > found.threshold && found.largest.admits(difference, || *key) {
-                let size = |of| not_negative(cells.estimate(of, bytes));
+                let size = |of| {
+                    let size = not_negative(cells.estimate(of, bytes));
+                    Estimate { low: if may_be_false { 0.0 } else { size.low }, ..size }
+                };
                 let item = ChangeItem {
                     key: *key,
                     before: size(before),

@@ -258,6 +258,26 @@ fn estimates_are_unbiased_and_bounds_hold_with_their_confidence() {
     }
 }
 
+/// Samples of two epochs that err alike would add their errors up where they are merged.
+#[test]
+fn each_epoch_draws_a_sample_of_its_own() {
+    let packets = packets(5_000, 200, 1.0, 3);
+    for (name, parameters) in [("netflow", &[("sample", 10)][..]), ("rhhh", &[]), ("csm", &[])] {
+        let options = options(Measure::Packets, 3, parameters);
+        let mut summary = summary(name, &options, &packets);
+        let sizes = |summary: &dyn Summary<Key8>| -> Vec<f64> {
+            (0..50).map(|flow| estimate(summary, Measure::Packets, flow).value).collect()
+        };
+        let first = sizes(&*summary);
+        summary.next_epoch();
+        feed(&mut *summary, &packets);
+        assert_ne!(sizes(&*summary), first, "{name}");
+        summary.clear();
+        feed(&mut *summary, &packets);
+        assert_eq!(sizes(&*summary), first, "{name}");
+    }
+}
+
 #[test]
 fn sampling_one_in_one_counts_every_packet() {
     let packets = packets(10_000, 300, 1.0, 2);

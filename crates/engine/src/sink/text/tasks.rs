@@ -242,7 +242,9 @@ impl Section<'_> {
         // Sum the counts, since shares are rounded.
         let together: f64 = items.iter().filter_map(|item| item.size.by(by)).map(|e| e.value).sum();
         let all = self.report.keyed().by(by);
-        let share = format!("{} of all {}", units::percent(together / all as f64), by.name());
+        // Estimates of samples may add up to more than there is.
+        let part = (together / all as f64).min(1.0);
+        let share = format!("{} of all {}", units::percent(part), by.name());
         let count = |flows: usize| units::count(flows as f64);
         let text = match (items.len(), self.all) {
             (n, all) if threshold > 0.0 && threshold < 1.0 && n as u64 == all => format!(

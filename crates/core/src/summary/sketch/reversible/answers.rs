@@ -1,10 +1,10 @@
 //! Answers of a reversible sketch: sizes, the keys recovered from its counters, and its cells.
 
 use super::ReversibleRows;
-use super::hashing::{MOST_ROWS, MOST_VERIFY, false_keys};
+use super::hashing::FEW_FALSE;
+use super::hashing::{MOST_ROWS, MOST_VERIFY};
 use super::search::{Heaviest, recover};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::sketch::count_min::all_exceed;
 use crate::summary::sketch::k_ary::unbiased;
 use crate::summary::sketch::rows::{Counts, Listed, Unsigned, median};
 use crate::summary::{Answers, Candidates, Cells, Estimate, SizeEstimate, SizeQuery};
@@ -63,18 +63,13 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     /// recovered, whether they had a packet or not. Some share all columns but the digest's with a
     /// heavy key.
     fn list(&self, keys: &[K]) -> Listed {
-        let (rows, columns) = (self.modular.all_rows(), self.modular.columns());
+        let rows = self.modular.all_rows();
         let (mut estimates, cells) = (Counts::new(), Counts::of_cells(&self.counters));
         for key in keys {
             estimates.add(self.least(key));
         }
         let all = 256f64.powf(self.digester.key_bytes() as f64);
-        let alike =
-            columns as f64 * false_keys(self.modular.words, [self.modular.rows, 0], columns);
-        let fails = |share: f64| {
-            let by_digest = share.powf(self.modular.verify as f64);
-            all_exceed(rows, share) + share * alike / all * by_digest
-        };
+        let fails = |share: f64| self.modular.keys_within(share) / all;
         let chance = f64::exp(-(rows as f64)) / 2.0;
         Listed::new(&estimates, rows, &cells, all, chance, &fails)
     }
@@ -120,6 +115,12 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     fn recover_heavy(&self, visit: &mut dyn FnMut(K)) -> u64 {
         let threshold = self.threshold.weight(self.total).max(0.0);
         self.recover_over(threshold, |place| self.counters[place].get() as f64, visit)
+    }
+
+    /// What each cell of a key over the threshold exceeds.
+    fn in_a_row(&self, cells: &[f64], threshold: f64) -> f64 {
+        let noise = cells[self.counters.len() + 1];
+        (threshold - noise).max(threshold / 2.0)
     }
 
     /// The noise of a row: the deviation from their row's mean that all but a tenth of the cells
@@ -211,14 +212,29 @@ impl<K: FlowKey, C: Unsigned> Cells for ReversibleRows<K, C> {
         Estimate { value, low, high, confidence: Some(confidence(self.modular.all_rows())) }
     }
 
+    fn may_be_false(&self, now: &[f64], cells: &[f64], threshold: f64) -> bool {
+        let (tail, columns) = (self.counters.len(), self.modular.columns());
+        let share = |over: &dyn Fn(usize) -> bool| {
+            (0..tail).filter(|place| over(*place)).count() as f64 / tail as f64
+        };
+        let heavy = self.threshold.weight(now[tail] as u64);
+        let in_a_row = self.in_a_row(cells, threshold);
+        let error = |place: usize| unbiased(cells[place], cells[tail], columns);
+        let shares = [
+            share(&|place| now[place] > heavy),
+            share(&|place| error(place) > in_a_row),
+            share(&|place| -error(place) > in_a_row),
+        ];
+        shares.map(|share| self.modular.keys_within(share)).iter().sum::<f64>() > FEW_FALSE
+    }
+
     /// Visits keys whose size has the same sign in all rows and whose median exceeds the threshold;
     /// a single row may be below it by the noise. For either sign, a row contributes only its
     /// heaviest columns.
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
         let tail = self.counters.len();
-        let (total, noise) = (cells[tail], cells[tail + 1]);
-        let columns = self.modular.columns();
-        let in_a_row = (threshold - noise).max(threshold / 2.0);
+        let (total, columns) = (cells[tail], self.modular.columns());
+        let in_a_row = self.in_a_row(cells, threshold);
         for sign in [1.0, -1.0] {
             let cell = |place: usize| sign * unbiased(cells[place], total, columns);
             self.recover_over(in_a_row, cell, &mut |key: K| {

@@ -109,7 +109,19 @@ pub(crate) fn false_keys(words: usize, [rows, verify]: [usize; 2], columns: usiz
     (alike - 1.0) / (columns as f64).powf(verify as f64)
 }
 
+/// The expected number of recovered keys without a packet up to which each key is taken for one with
+/// packets.
+pub(crate) const FEW_FALSE: f64 = 0.01;
+
 impl Modular {
+    /// The expected number of keys, of all possible ones, whose cells are all among a random `share` of
+    /// the cells: by chance, or since they share all columns but the digest's with such a key.
+    pub(crate) fn keys_within(&self, share: f64) -> f64 {
+        let all = 256f64.powf(self.words as f64);
+        let alike = self.columns() as f64 * false_keys(self.words, [self.rows, 0], self.columns());
+        all * share.powf(self.all_rows() as f64) + alike * share.powf(self.verify as f64 + 1.0)
+    }
+
     /// Builds the tables of `rows` rows with modular hashing, beside `verify` rows by the digest,
     /// of `columns` columns, a power of two.
     pub(crate) fn new(

@@ -30,7 +30,7 @@ use crate::summary::{
 };
 use crate::terms::{Measure, Threshold};
 use hashing::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, false_keys, window};
-pub(super) use hashing::{Mangled, Modular, load_counters};
+pub(super) use hashing::{FEW_FALSE, Mangled, Modular, load_counters};
 pub(super) use search::{Heaviest, recover};
 
 const NAME: &str = "reversible-sketch";
