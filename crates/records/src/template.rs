@@ -157,7 +157,8 @@ impl Default for Values {
 }
 
 impl Values {
-    /// Sets a value. Ignores a value of a length that is not valid for its element.
+    /// Sets a value. Ignores a value of a length that is not valid for its element, and a zero beside
+    /// another value: of the ports of TCP and of UDP, a record has one.
     #[inline]
     fn set(&mut self, element: Element, bytes: &[u8]) {
         match (element, bytes.len()) {
@@ -169,7 +170,9 @@ impl Values {
             (Element::Source4 | Element::Destination4, len) if len != 4 => return,
             (_, 1..=8) => {
                 let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-                self.numbers[element as usize] = number;
+                if number > 0 {
+                    self.numbers[element as usize] = number;
+                }
             }
             _ => return,
         }
@@ -305,6 +308,21 @@ pub(crate) mod tests {
         assert_eq!(both(&[10, 0, 0, 1]), IpAddr::from([10, 0, 0, 1]));
         assert!(values(&[(Element::Packets, &[1])]).record().is_none());
         assert!(values(&[(Element::Source4, &[1]), (Element::Source6, &[1])]).record().is_none());
+    }
+
+    #[test]
+    fn no_zero_replaces_a_value() {
+        // Ports of TCP and UDP, types of ICMP, sampling rates, samplers, bytes, packets.
+        for (one, other) in
+            [(182, 180), (183, 181), (32, 139), (34, 50), (48, 302), (1, 231), (2, 298)]
+        {
+            let [one, other] = [one, other].map(|number| Element::new(None, number));
+            for bytes in [[[0, 9], [0, 0]], [[0, 0], [0, 9]]] {
+                let values = values(&[(one, &bytes[0]), (other, &bytes[1])]);
+                assert_eq!(values.get(one), Some(9));
+            }
+            assert_eq!(values(&[(one, &[0]), (other, &[0])]).get(one), Some(0));
+        }
     }
 
     #[test]
