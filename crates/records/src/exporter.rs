@@ -123,16 +123,6 @@ impl Exporter {
         }
     }
 
-    /// Removes all templates of a domain, either those of flows or those of options.
-    pub(crate) fn withdraw_all(&mut self, domain: DomainId, options: bool) {
-        let fields = &mut self.fields;
-        self.templates.retain(|(own, _), (template, _)| {
-            let stays = *own != domain || template.options != options;
-            *fields -= if stays { 0 } else { template.fields.len() };
-            stays
-        });
-    }
-
     /// Keeps a template. Evicts the least recently used ones if there are too many.
     pub(crate) fn keep(&mut self, domain: DomainId, number: u16, template: Template) {
         self.withdraw(domain, number);
@@ -234,8 +224,8 @@ mod tests {
         );
         assert!(exporter.fields <= FIELDS);
         assert!(exporter.template(DOMAIN, 2009).is_some());
-        exporter.withdraw_all(DOMAIN, false);
-        assert_eq!((exporter.fields, exporter.templates.len()), (0, 0));
+        exporter.withdraw(DOMAIN, 2009);
+        assert!(exporter.template(DOMAIN, 2009).is_none());
     }
 
     #[test]

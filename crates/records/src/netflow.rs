@@ -124,12 +124,8 @@ fn templates(
         let number = set.u16()?;
         let mut count = usize::from(set.u16()?);
         if is_ipfix && count == 0 {
-            // The number of a template set withdraws all templates of its kind; zeros are padding.
-            match number {
-                FIRST_TEMPLATE.. => reading.exporter.withdraw(domain, number),
-                2 | 3 => reading.exporter.withdraw_all(domain, number == 3),
-                _ => {}
-            }
+            // Padding, or a withdrawal, which does not count over UDP (RFC 7011, 8.4): it could
+            // come late, or from someone else.
             continue;
         }
         match (options, is_ipfix) {
@@ -147,10 +143,14 @@ fn templates(
         for _ in 0..count {
             fields.push(field(&mut set, is_ipfix)?);
         }
-        match Template::new(fields, options).filter(|_| number >= FIRST_TEMPLATE) {
-            Some(template) => reading.exporter.keep(domain, number, template),
-            None => reading.count(Count::RefusedTemplates),
-        }
+        let template = Template::new(fields, options).filter(|_| number >= FIRST_TEMPLATE);
+        let Some(template) = template else {
+            // Its records do not follow the template before.
+            reading.exporter.withdraw(domain, number);
+            reading.count(Count::RefusedTemplates);
+            continue;
+        };
+        reading.exporter.keep(domain, number, template);
     }
     Some(())
 }

@@ -95,21 +95,36 @@ fn records_count_once_their_template_is_known() {
     }
 }
 
+/// RFC 7011, 8.4.
 #[test]
-fn ipfix_withdraws_templates() {
+fn withdrawals_over_udp_are_ignored() {
     let data = Bytes::default().set(256, &records(&[flow4(1)]));
+    let mut collector = Collector::new(None);
     let known = Bytes::default().set(2, &template(256, &FIELDS4));
-    for withdrawn in [256, 2] {
+    collector.take(ROUTER, &ipfix(0, 1, &known));
+    // The last one is padding.
+    for (set, withdrawn) in [(2, 256), (2, 2), (3, 3), (2, 0)] {
+        let sets = Bytes::default().set(set, &template(withdrawn, &[]));
+        collector.take(ROUTER, &ipfix(0, 1, &sets));
+    }
+    collector.take(ROUTER, &ipfix(0, 1, &data));
+    assert_eq!(lent(&collector).len(), 1);
+    assert_eq!(count(&collector, Count::RefusedTemplates), 0);
+}
+
+#[test]
+fn a_refused_template_replaces_the_one_before() {
+    let too_long = [(82, 1); 513];
+    for (message, templates) in [(netflow9 as fn(u32, u32, &Bytes) -> Vec<u8>, 0), (ipfix, 2)] {
         let mut collector = Collector::new(None);
-        collector.take(ROUTER, &ipfix(0, 1, &known));
-        collector.take(ROUTER, &ipfix(0, 1, &Bytes::default().set(3, &template(3, &[]))));
-        // Padding.
-        collector.take(ROUTER, &ipfix(0, 1, &Bytes::default().set(2, &template(0, &[]))));
-        collector.take(ROUTER, &ipfix(0, 1, &data));
-        assert_eq!(lent(&collector).len(), 1);
-        collector.take(ROUTER, &ipfix(1, 1, &Bytes::default().set(2, &template(withdrawn, &[]))));
-        collector.take(ROUTER, &ipfix(1, 1, &data));
-        assert_eq!(lent(&collector).len(), 0);
+        for fields in [&FIELDS4[..], &too_long] {
+            let sets = Bytes::default().set(templates, &template(256, fields));
+            collector.take(ROUTER, &message(0, 1, &sets));
+        }
+        assert_eq!(count(&collector, Count::RefusedTemplates), 1);
+        let data = Bytes::default().set(256, &records(&[flow4(1)]).put(&[0; 513]));
+        collector.take(ROUTER, &message(1, 1, &data));
+        assert_eq!(lent(&collector), []);
         assert_eq!(count(&collector, Count::UnknownTemplate), 1);
     }
 }
