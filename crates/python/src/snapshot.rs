@@ -112,9 +112,13 @@ impl Snapshot {
         Ok(ask(self.lock().open(self.memory, &self.seed)?))
     }
 
-    /// Merges another snapshot into this one.
-    fn add(&self, other: &Self) -> Result<(), Problem> {
-        // Locks in the order of addresses, so that two threads that merge crosswise do not deadlock.
+    /// Calls `with` on the snapshots in this one and another, which are read before.
+    fn with<R>(
+        &self,
+        other: &Self,
+        with: impl FnOnce(&mut snapshot::Snapshot, &snapshot::Snapshot) -> R,
+    ) -> Result<R, Problem> {
+        // Locks in the order of addresses, so that two threads that ask crosswise do not deadlock.
         let (mut first, mut second);
         let (own_held, other_held) = if ptr::from_ref(self) < ptr::from_ref(other) {
             (first, second) = (self.lock(), other.lock());
@@ -129,7 +133,7 @@ impl Snapshot {
         });
         let failed =
             |_| Problem::Failed("reading a snapshot failed; please report this bug".to_owned());
-        own?.merge(added.map_err(failed)??).map_err(|error| Problem::Snapshot(error.to_string()))
+        Ok(with(own?, added.map_err(failed)??))
     }
 }
 
@@ -222,9 +226,19 @@ impl Snapshot {
                 .into());
             }
             let (own, other) = (slf.get(), other.get());
-            slf.py().detach(|| own.add(other))?;
+            let merged = slf.py().detach(|| own.with(other, snapshot::Snapshot::merge))?;
+            merged.map_err(|error| Problem::Snapshot(error.to_string()))?;
         }
         Ok(slf)
+    }
+
+    /// The first field in which the identity of another snapshot differs, with both values. `None`
+    /// where they are of one group.
+    fn _difference(&self, py: Python<'_>, other: &Self) -> PyResult<Option<String>> {
+        let check = |own: &mut snapshot::Snapshot, other: &snapshot::Snapshot| {
+            own.check_identity(other).err().map(|error| error.to_string())
+        };
+        Ok(py.detach(|| self.with(other, check))?)
     }
 
     /// Checks that all hosts whose epochs were merged measured at the same times, within this tolerance.

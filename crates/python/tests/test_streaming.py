@@ -209,6 +209,17 @@ def test_the_group_with_most_agents_is_reported(sent, seeds):
     assert said["left_out"].keys() == {"odd"} and "seed" in said["left_out"]["odd"]
 
 
+def test_an_epoch_that_comes_again_under_another_id_is_left_out(sent, seeds):
+    epoch = Epoch(BEGIN * 10**9)
+    value, headers = sent["one", "flows", 0]
+    for id_ in (headers["id"], "again"):
+        epoch.add(Part((value, headers | {"id": id_})), lambda bytes_: flowgauge.Snapshot.load(bytes_, seed_file=seeds / "seed"))
+    assert len(epoch.groups) == 1
+    said = epoch.completeness([])
+    assert (said["agents"], said["reported"], said["left_out"].keys()) == (1, 1, {"one"})
+    assert "merge each epoch once" in said["left_out"]["one"]
+
+
 def test_agents_that_all_differ_take_bounded_memory(sent, seeds, tmp_path):
     epoch = Epoch(BEGIN * 10**9)
     for number in range(GROUPS + 3):

@@ -80,14 +80,12 @@ class Epoch:
         return any(one["observed_to_ns"] >= part.end_ns for one in snapshot.coverage)
 
     def merge(self, snapshot, end_ns, key, digest):
-        """Adds a snapshot to the group it merges with."""
+        """Adds a snapshot to the group of its identity, which may refuse it: each epoch of a run counts once."""
         for group in self.groups:
-            try:
+            if group.sum._difference(snapshot) is None:
                 group.sum.merge(snapshot)
-            except errors.SnapshotError:
-                continue
-            group.parts[key] = digest
-            return
+                group.parts[key] = digest
+                return
         if len(self.groups) == GROUPS:
             raise errors.SnapshotError(f"{GROUPS} agents before it differ from each other")
         self.groups.append(Group(snapshot, end_ns, {key: digest}))
@@ -113,22 +111,8 @@ class Epoch:
         chosen, left_out = self.chosen(), dict(self.left_out)
         for group in self.groups:
             if group is not chosen:
-                reason = difference(chosen.sum, group.sum)
+                reason = chosen.sum._difference(group.sum)
                 left_out.update(dict.fromkeys(group.agents - chosen.agents, reason))
         agents = set(expected) | chosen.agents | left_out.keys()
         missing = sorted(agents - chosen.agents - left_out.keys())
         return {"agents": len(agents), "reported": len(chosen.agents), "missing": missing, "left_out": left_out}
-
-
-def difference(one, other):
-    """Why two snapshots do not merge."""
-    try:
-        _copy(one).merge(other)
-    except errors.SnapshotError as error:
-        return str(error)
-    return "it does not merge with the others"
-
-
-def _copy(snapshot):
-    restore, state = snapshot.__reduce__()
-    return restore(*state)
