@@ -1,6 +1,6 @@
 //! The state of an exporter: templates, samplers, sequence numbers and account.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::account::{Account, Count};
@@ -10,8 +10,8 @@ use crate::template::Template;
 
 /// Maximum number of observation domains of an exporter.
 const DOMAINS: usize = 64;
-/// Maximum number of samplers of a domain.
-const SAMPLERS: usize = 16;
+/// Maximum number of sampling intervals of an exporter, in all domains.
+const SAMPLERS: usize = 256;
 /// Maximum number of templates of an exporter, in all domains.
 const TEMPLATES: usize = 256;
 /// Maximum number of fields of all these templates.
@@ -45,12 +45,19 @@ impl Format {
 /// An observation domain of IPFIX, a source of NetFlow, or a sub-agent of sFlow.
 pub(crate) type DomainId = (Format, u32);
 
+/// The packets of a domain that a sampling interval applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Scope {
+    All,
+    /// Those that came in by this interface.
+    Interface(u64),
+    Sampler(u64),
+}
+
 #[derive(Default)]
 struct Domain {
     /// The next expected sequence number.
     expected: Option<u32>,
-    /// The sampling interval of each sampler. The one without a number applies to all packets.
-    samplers: BTreeMap<Option<u64>, u64>,
     used: u64,
 }
 
@@ -60,6 +67,8 @@ pub(crate) struct Exporter {
     /// The number of its latest datagram, counted over all exporters.
     pub(crate) used: u64,
     domains: HashMap<DomainId, Domain>,
+    /// Sampling intervals, each with the number of the datagram that gave it last.
+    samplers: HashMap<(DomainId, Scope), (u64, u64)>,
     /// Templates, each with the number of the datagram that used it last.
     templates: HashMap<(DomainId, u16), (Arc<Template>, u64)>,
     /// Number of fields of all templates.
@@ -93,21 +102,40 @@ impl Exporter {
         }
     }
 
-    /// Sets the sampling interval of a sampler.
-    pub(crate) fn set_sampler(&mut self, id: DomainId, sampler: Option<u64>, one_in: u64) {
-        let samplers = &mut self.domain(id).samplers;
-        if samplers.len() >= SAMPLERS && !samplers.contains_key(&sampler) {
-            samplers.pop_last();
+    /// Sets the sampling interval of the packets in a scope.
+    pub(crate) fn set_sampler(&mut self, id: DomainId, scope: Scope, one_in: u64) {
+        self.samplers.insert((id, scope), (one_in, self.used));
+        if self.samplers.len() > SAMPLERS {
+            let oldest = self.samplers.iter().min_by_key(|(id, (_, used))| (*used, **id));
+            let oldest = oldest.map(|(id, _)| *id);
+            oldest.map(|id| self.samplers.remove(&id));
         }
-        samplers.insert(sampler, one_in);
     }
 
-    /// The sampling interval of a sampler: of the one with this number, else of the one for all
-    /// packets, else of the only one.
-    pub(crate) fn sampler(&self, id: DomainId, sampler: Option<u64>) -> Option<u64> {
-        let samplers = &self.domains.get(&id)?.samplers;
-        let only = || (samplers.len() == 1).then(|| samplers.values().next()).flatten();
-        samplers.get(&sampler).or_else(|| samplers.get(&None)).or_else(only).copied()
+    /// The sampling interval of a record: of its sampler, else of its interface, else of all
+    /// packets of the domain. A record that does not name its sampler, or its interface, may be of
+    /// any: it has an interval if they all have the same.
+    pub(crate) fn sampler(
+        &self,
+        id: DomainId,
+        sampler: Option<u64>,
+        interface: Option<u64>,
+    ) -> Option<u64> {
+        let of = |scope| self.samplers.get(&(id, scope)).map(|(one_in, _)| *one_in);
+        let of_sampler = || of(Scope::Sampler(sampler?));
+        let of_interface = || of(Scope::Interface(interface?));
+        let only = || {
+            let may_be = |scope| match scope {
+                Scope::All => true,
+                Scope::Interface(_) => interface.is_none(),
+                Scope::Sampler(_) => sampler.is_none(),
+            };
+            let ours = self.samplers.iter().filter(|((of, scope), _)| *of == id && may_be(*scope));
+            let mut intervals = ours.map(|(_, (one_in, _))| *one_in);
+            let first = intervals.next()?;
+            intervals.all(|one_in| one_in == first).then_some(first)
+        };
+        of_sampler().or_else(of_interface).or_else(|| of(Scope::All)).or_else(only)
     }
 
     pub(crate) fn template(&mut self, domain: DomainId, number: u16) -> Option<Arc<Template>> {
@@ -160,8 +188,6 @@ impl Reading<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may panic")]
-
     use super::*;
     use crate::template::tests::of_fields;
 
@@ -231,18 +257,38 @@ mod tests {
     #[test]
     fn domains_and_samplers_are_limited() {
         let mut exporter = Exporter::default();
-        for number in 0..200 {
+        for number in 0..300 {
             exporter.used += 1;
-            exporter.set_sampler((Format::NetFlow9, number), None, 10);
-            exporter.set_sampler(DOMAIN, Some(u64::from(number)), 20);
+            exporter.sequence((Format::NetFlow9, number), 0, Some(1), Count::LostDatagrams);
+            exporter.set_sampler((Format::NetFlow9, number), Scope::All, 10);
+            exporter.set_sampler(DOMAIN, Scope::Sampler(u64::from(number)), 20);
         }
-        assert_eq!(exporter.domains.len(), DOMAINS);
-        assert_eq!(exporter.domains[&DOMAIN].samplers.len(), SAMPLERS);
-        assert_eq!(exporter.sampler(DOMAIN, Some(199)), Some(20));
-        assert_eq!(exporter.sampler((Format::NetFlow9, 199), Some(1)), Some(10));
-        assert_eq!(exporter.sampler((Format::NetFlow9, 0), None), None);
-        exporter.set_sampler((Format::Ipfix, 8), Some(3), 30);
-        let of = |sampler| exporter.sampler((Format::Ipfix, 8), sampler).unwrap();
-        assert_eq!((of(None), of(Some(4))), (30, 30));
+        assert_eq!((exporter.domains.len(), exporter.samplers.len()), (DOMAINS, SAMPLERS));
+        assert_eq!(exporter.sampler(DOMAIN, Some(299), None), Some(20));
+        assert_eq!(exporter.sampler(DOMAIN, Some(0), None), None);
+        assert_eq!(exporter.sampler((Format::NetFlow9, 299), Some(1), None), Some(10));
+        assert_eq!(exporter.sampler((Format::NetFlow9, 0), None, None), None);
+    }
+
+    #[test]
+    fn intervals_apply_within_their_scope() {
+        let mut exporter = Exporter::default();
+        exporter.set_sampler((Format::Ipfix, 8), Scope::All, 7);
+        exporter.set_sampler(DOMAIN, Scope::Sampler(3), 30);
+        let of =
+            |exporter: &Exporter, sampler, interface| exporter.sampler(DOMAIN, sampler, interface);
+        assert_eq!(of(&exporter, Some(3), None), Some(30));
+        assert_eq!(of(&exporter, None, Some(1)), Some(30));
+        assert_eq!(of(&exporter, Some(4), None), None);
+        exporter.set_sampler(DOMAIN, Scope::Interface(1), 30);
+        assert_eq!(of(&exporter, None, None), Some(30));
+        exporter.set_sampler(DOMAIN, Scope::Interface(2), 50);
+        assert_eq!(of(&exporter, None, None), None);
+        assert_eq!(of(&exporter, Some(4), Some(2)), Some(50));
+        assert_eq!(of(&exporter, Some(4), Some(3)), None);
+        exporter.set_sampler(DOMAIN, Scope::All, 90);
+        let all = [(Some(3), Some(2)), (Some(4), Some(2)), (Some(4), Some(3)), (None, None)];
+        let all = all.map(|(sampler, interface)| of(&exporter, sampler, interface));
+        assert_eq!(all, [30, 50, 90, 90].map(Some));
     }
 }

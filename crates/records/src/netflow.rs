@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::account::Count;
 use crate::cursor::Cursor;
-use crate::exporter::{DomainId, Format, Reading};
+use crate::exporter::{DomainId, Format, Reading, Scope};
 use crate::record::Record;
 use crate::template::{Element, Field, Template};
 
@@ -128,11 +128,16 @@ fn templates(
             // come late, or from someone else.
             continue;
         }
+        // Fields with a type of scope in place of an element.
+        let mut scopes = 0;
         match (options, is_ipfix) {
             // The number of scope fields, which `count` includes.
             (true, true) => drop(set.u16()?),
             // The lengths of scope fields and other fields, in bytes.
-            (true, false) => count = (count + usize::from(set.u16()?)) / 4,
+            (true, false) => {
+                scopes = count / 4;
+                count = (count + usize::from(set.u16()?)) / 4;
+            }
             (false, _) => {}
         }
         if number == 0 && count == 0 {
@@ -140,8 +145,12 @@ fn templates(
             continue;
         }
         let mut fields = Vec::with_capacity(count.min(set.len() / 4));
-        for _ in 0..count {
-            fields.push(field(&mut set, is_ipfix)?);
+        for at in 0..count {
+            fields.push(if at < scopes {
+                Field::new(Element::scope9(set.u16()?), set.u16()?, false)
+            } else {
+                field(&mut set, is_ipfix)?
+            });
         }
         let template = Template::new(fields, options).filter(|_| number >= FIRST_TEMPLATE);
         let Some(template) = template else {
@@ -183,7 +192,9 @@ fn records(
         seen.records += 1;
         if template.options {
             if let Some(one_in) = values.one_in() {
-                reading.exporter.set_sampler(domain, values.sampler(), one_in);
+                let of_interface = values.interface().map(Scope::Interface);
+                let scope = values.sampler().map(Scope::Sampler).or(of_interface);
+                reading.exporter.set_sampler(domain, scope.unwrap_or(Scope::All), one_in);
             }
             continue;
         }
@@ -191,7 +202,7 @@ fn records(
             reading.count(Count::NoFlow);
             continue;
         };
-        let sampler = || reading.exporter.sampler(domain, values.sampler());
+        let sampler = || reading.exporter.sampler(domain, values.sampler(), values.interface());
         let one_in = values.one_in().or_else(sampler).unwrap_or(1);
         reading.flow(&record, one_in);
         if let Some((packets, bytes)) = values.reverse() {

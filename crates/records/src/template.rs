@@ -35,6 +35,8 @@ pub(crate) enum Element {
     Destination4,
     Destination6,
     Icmp,
+    /// The one by which packets came in.
+    Interface,
     /// One in this many packets is sampled.
     OneIn,
     Sampler,
@@ -74,6 +76,7 @@ impl Element {
             (None, 27) => Self::Source6,
             (None, 28) => Self::Destination6,
             (None, 32 | 139) => Self::Icmp,
+            (None, 10) => Self::Interface,
             (None, 34 | 50) => Self::OneIn,
             (None, 48 | 302) => Self::Sampler,
             (None, 305) => Self::SampledRun,
@@ -82,6 +85,11 @@ impl Element {
             (None, 310) => Self::Population,
             _ => Self::Other,
         }
+    }
+
+    /// The element that corresponds to a type of scope in NetFlow 9, which has numbers of its own.
+    pub(crate) fn scope9(number: u16) -> Self {
+        if number == 2 { Self::Interface } else { Self::Other }
     }
 }
 
@@ -230,6 +238,11 @@ impl Values {
     pub(crate) fn reverse(&self) -> Option<(u64, u64)> {
         let packets = self.get(Element::ReversePackets).filter(|packets| *packets > 0)?;
         Some((packets, self.get(Element::ReverseBytes).unwrap_or_default()))
+    }
+
+    /// The number of the interface by which packets came in.
+    pub(crate) fn interface(&self) -> Option<u64> {
+        self.get(Element::Interface)
     }
 
     /// The number of the sampler.

@@ -154,6 +154,27 @@ fn options_give_the_interval_of_each_sampler() {
     }
 }
 
+/// In both formats: the scope "interface" of NetFlow 9 is the element 10 of IPFIX.
+#[test]
+fn options_of_an_interface_are_for_its_records() {
+    let fields: Vec<_> = FIELDS4.into_iter().chain([(10, 2)]).collect();
+    let data = [1, 2, 3].into_iter().fold(Bytes::default(), |bytes, interface| {
+        bytes.put(&records(&[flow4(3)]).0).u16(interface)
+    });
+    let options9 = Bytes::default().u16(300).u16(4).u16(4).u16(2).u16(4).u16(34).u16(4);
+    let options10 = Bytes::default().u16(300).u16(2).u16(1).u16(10).u16(4).u16(34).u16(4);
+    let rates = Bytes::default().u32(1).u32(100).u32(2).u32(2000);
+    let of9 = (netflow9 as fn(u32, u32, &Bytes) -> Vec<u8>, 0, options9);
+    for (message, templates, options) in [of9, (ipfix, 2, options10)] {
+        let mut collector = Collector::new(None);
+        let sets = Bytes::default().set(templates, &template(256, &fields));
+        let sets = sets.set(templates + 1, &options).set(300, &rates).set(256, &data);
+        collector.take(ROUTER, &message(0, 1, &sets));
+        let one_in = [100, 2000, 1];
+        assert_eq!(lent(&collector), one_in.map(|one_in| row(&flow4(3), one_in)));
+    }
+}
+
 #[test]
 fn a_biflow_is_two_flows() {
     let template = Bytes::default().u16(256).u16(6).u16(8).u16(4).u16(12).u16(4).u16(2).u16(4);
