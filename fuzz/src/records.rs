@@ -1,7 +1,7 @@
 //! What must hold for datagrams of flow records, whatever they say. Inputs are datagrams one after
-//! another: the exporter (a byte), the length (two bytes), the bytes.
+//! another: the exporter and its port (a byte), the length (two bytes), the bytes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::SocketAddr;
 
 use flowgauge_core::packet::parse;
 use flowgauge_engine::source::{Burst, Columns};
@@ -17,7 +17,7 @@ pub fn records(mut bytes: &[u8]) {
         let len = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
         let (datagram, rest) = rest.split_at(len);
         bytes = rest;
-        let from = IpAddr::V4(Ipv4Addr::new(192, 0, 2, *exporter));
+        let from = SocketAddr::from(([192, 0, 2, exporter % 16], 2048 + u16::from(exporter / 16)));
         let before = collector.total().clone();
         collector.take(from, datagram);
         again.take(from, datagram);

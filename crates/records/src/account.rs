@@ -58,7 +58,7 @@ const COUNTS: [(Count, &str, CounterKind); 14] = [
 /// use flowgauge_records::{Collector, Count};
 ///
 /// let mut collector = Collector::new(None);
-/// collector.take([192, 0, 2, 1].into(), b"not a flow record");
+/// collector.take(([192, 0, 2, 1], 2055).into(), b"not a flow record");
 /// let account = collector.total();
 /// assert_eq!((account.get(Count::Datagrams), account.get(Count::UnknownVersion)), (1, 1));
 /// ```

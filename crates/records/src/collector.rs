@@ -1,7 +1,7 @@
 //! The collector: turns the datagrams of all exporters into packets.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use flowgauge_engine::source::Burst;
 
@@ -29,7 +29,7 @@ pub const EXPORTERS: usize = 1024;
 /// (datagram[43], datagram[47], datagram[62]) = (3, 180, 17);
 ///
 /// let mut collector = Collector::new(None);
-/// collector.take([192, 0, 2, 1].into(), &datagram);
+/// collector.take(([192, 0, 2, 1], 2055).into(), &datagram);
 /// let lent: Vec<_> = collector.lent().map(|lent| (lent.packets, lent.wire)).collect();
 /// assert_eq!(lent, [(300, 60)]);
 /// ```
@@ -54,10 +54,10 @@ impl Collector {
     }
 
     /// Reads a datagram. Its packets replace those of the datagram before.
-    pub fn take(&mut self, from: IpAddr, datagram: &[u8]) {
+    pub fn take(&mut self, from: SocketAddr, datagram: &[u8]) {
         self.queue.clear();
         self.datagrams += 1;
-        let from = from.to_canonical();
+        let (from, port) = (from.ip().to_canonical(), from.port());
         let is_new = !self.exporters.contains_key(&from);
         if is_new && self.exporters.len() >= EXPORTERS {
             let oldest = self.exporters.iter().min_by_key(|(_, exporter)| exporter.used);
@@ -70,7 +70,7 @@ impl Collector {
         let before = exporter.account.clone();
         exporter.account.add(Count::Datagrams, 1);
         let queue = &mut self.queue;
-        let mut reading = Reading { exporter, queue, sampling: self.sampling };
+        let mut reading = Reading { exporter, port, queue, sampling: self.sampling };
         let format = read(&mut reading, datagram);
         let exporter = reading.exporter;
         self.total.add_since(&exporter.account, &before);

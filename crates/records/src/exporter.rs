@@ -1,6 +1,7 @@
 //! The state of an exporter: templates, samplers, sequence numbers and account.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::account::{Account, Count};
@@ -8,6 +9,8 @@ use crate::queue::Queue;
 use crate::record::Record;
 use crate::template::Template;
 
+/// Maximum number of ports of an exporter that are told apart.
+const PORTS: usize = 64;
 /// Maximum number of observation domains of an exporter.
 const DOMAINS: usize = 64;
 /// Maximum number of sampling intervals of an exporter, in all domains.
@@ -42,8 +45,22 @@ impl Format {
     }
 }
 
+/// The process that numbers its domains, among those of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Process {
+    /// The one that sends from this port (RFC 7011, 8). 0 if the exporter has too many.
+    Port(u16),
+    /// The agent of sFlow with this address, perhaps behind a relay.
+    Agent(IpAddr),
+}
+
 /// An observation domain of IPFIX, a source of NetFlow, or a sub-agent of sFlow.
-pub(crate) type DomainId = (Format, u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DomainId {
+    pub(crate) format: Format,
+    pub(crate) process: Process,
+    pub(crate) number: u32,
+}
 
 /// The packets of a domain that a sampling interval applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +83,8 @@ pub(crate) struct Exporter {
     pub(crate) account: Account,
     /// The number of its latest datagram, counted over all exporters.
     pub(crate) used: u64,
+    /// The ports that it sent from, until there are more than [`PORTS`].
+    ports: BTreeSet<u16>,
     domains: HashMap<DomainId, Domain>,
     /// Sampling intervals, each with the number of the datagram that gave it last.
     samplers: HashMap<(DomainId, Scope), (u64, u64)>,
@@ -76,6 +95,15 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
+    /// The process behind a port. An exporter that changes its port with each datagram would lose
+    /// its templates, so that ports count only while they are few.
+    fn process(&mut self, port: u16) -> Process {
+        if self.ports.len() <= PORTS {
+            self.ports.insert(port);
+        }
+        Process::Port(if self.ports.len() > PORTS { 0 } else { port })
+    }
+
     fn domain(&mut self, id: DomainId) -> &mut Domain {
         if self.domains.len() >= DOMAINS && !self.domains.contains_key(&id) {
             let oldest = self.domains.iter().min_by_key(|(id, domain)| (domain.used, **id));
@@ -169,12 +197,19 @@ impl Exporter {
 /// The context for reading a datagram.
 pub(crate) struct Reading<'a> {
     pub(crate) exporter: &'a mut Exporter,
+    /// The port that sent the datagram.
+    pub(crate) port: u16,
     pub(crate) queue: &'a mut Queue,
     /// The sampling interval that overrides what the exporter reports.
     pub(crate) sampling: Option<u64>,
 }
 
 impl Reading<'_> {
+    /// A domain of NetFlow or IPFIX.
+    pub(crate) fn domain(&mut self, format: Format, number: u32) -> DomainId {
+        DomainId { format, process: self.exporter.process(self.port), number }
+    }
+
     pub(crate) fn count(&mut self, count: Count) {
         self.exporter.account.add(count, 1);
     }
@@ -191,7 +226,11 @@ mod tests {
     use super::*;
     use crate::template::tests::of_fields;
 
-    const DOMAIN: DomainId = (Format::Ipfix, 7);
+    const DOMAIN: DomainId = domain(Format::Ipfix, 7);
+
+    const fn domain(format: Format, number: u32) -> DomainId {
+        DomainId { format, process: Process::Port(2055), number }
+    }
 
     /// The counts of losses and restarts after these sequence numbers, with one record each.
     fn counts(numbers: &[u32]) -> [u64; 2] {
@@ -259,21 +298,21 @@ mod tests {
         let mut exporter = Exporter::default();
         for number in 0..300 {
             exporter.used += 1;
-            exporter.sequence((Format::NetFlow9, number), 0, Some(1), Count::LostDatagrams);
-            exporter.set_sampler((Format::NetFlow9, number), Scope::All, 10);
+            exporter.sequence(domain(Format::NetFlow9, number), 0, Some(1), Count::LostDatagrams);
+            exporter.set_sampler(domain(Format::NetFlow9, number), Scope::All, 10);
             exporter.set_sampler(DOMAIN, Scope::Sampler(u64::from(number)), 20);
         }
         assert_eq!((exporter.domains.len(), exporter.samplers.len()), (DOMAINS, SAMPLERS));
         assert_eq!(exporter.sampler(DOMAIN, Some(299), None), Some(20));
         assert_eq!(exporter.sampler(DOMAIN, Some(0), None), None);
-        assert_eq!(exporter.sampler((Format::NetFlow9, 299), Some(1), None), Some(10));
-        assert_eq!(exporter.sampler((Format::NetFlow9, 0), None, None), None);
+        assert_eq!(exporter.sampler(domain(Format::NetFlow9, 299), Some(1), None), Some(10));
+        assert_eq!(exporter.sampler(domain(Format::NetFlow9, 0), None, None), None);
     }
 
     #[test]
     fn intervals_apply_within_their_scope() {
         let mut exporter = Exporter::default();
-        exporter.set_sampler((Format::Ipfix, 8), Scope::All, 7);
+        exporter.set_sampler(domain(Format::Ipfix, 8), Scope::All, 7);
         exporter.set_sampler(DOMAIN, Scope::Sampler(3), 30);
         let of =
             |exporter: &Exporter, sampler, interface| exporter.sampler(DOMAIN, sampler, interface);
@@ -290,5 +329,17 @@ mod tests {
         let all = [(Some(3), Some(2)), (Some(4), Some(2)), (Some(4), Some(3)), (None, None)];
         let all = all.map(|(sampler, interface)| of(&exporter, sampler, interface));
         assert_eq!(all, [30, 50, 90, 90].map(Some));
+    }
+
+    #[test]
+    fn ports_are_told_apart_while_they_are_few() {
+        let mut exporter = Exporter::default();
+        for port in [1..=PORTS as u16, 1..=PORTS as u16].into_iter().flatten() {
+            assert_eq!(exporter.process(port), Process::Port(port));
+        }
+        for port in [1000, 1, 2000] {
+            assert_eq!(exporter.process(port), Process::Port(0));
+        }
+        assert_eq!(exporter.ports.len(), PORTS + 1);
     }
 }

@@ -4,8 +4,8 @@
 //! N, as P × N packets whose lengths add up to B × N; all of them share one frame. A [`Records`]
 //! source is a collector behind a UDP socket.
 //!
-//! Anyone can send datagrams, so all state is limited: exporters, their observation domains,
-//! samplers, templates and fields. The least recently used goes first.
+//! Anyone can send datagrams, so all state is limited: exporters, their ports, observation
+//! domains, samplers, templates and fields. The least recently used goes first.
 #![forbid(unsafe_code)]
 
 mod account;

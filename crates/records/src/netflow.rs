@@ -19,7 +19,7 @@ pub(crate) fn netflow5(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Opt
     let sequence = cursor.u32()?;
     let engine = u32::from(cursor.u16()?);
     let one_in = u64::from((cursor.u16()? & RATE).max(1));
-    let id = (Format::NetFlow5, engine);
+    let id = reading.domain(Format::NetFlow5, engine);
     reading.exporter.sequence(id, sequence, Some(u32::from(count)), Count::LostRecords);
     for _ in 0..count {
         let record = record5(&mut cursor)?;
@@ -60,7 +60,7 @@ pub(crate) fn netflow9(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Opt
     // The count of records, and times.
     cursor.take(10)?;
     let (sequence, source) = (cursor.u32()?, cursor.u32()?);
-    let domain = (Format::NetFlow9, source);
+    let domain = reading.domain(Format::NetFlow9, source);
     reading.exporter.sequence(domain, sequence, Some(1), Count::LostDatagrams);
     sets(reading, domain, cursor, &mut Seen::default())
 }
@@ -74,7 +74,7 @@ pub(crate) fn ipfix(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Option
     let mut message = cursor.part(len.checked_sub(BEFORE).filter(|_| len >= HEADER)?)?;
     message.take(4)?;
     let (sequence, source) = (message.u32()?, message.u32()?);
-    let domain = (Format::Ipfix, source);
+    let domain = reading.domain(Format::Ipfix, source);
     let mut seen = Seen::default();
     let read = sets(reading, domain, message, &mut seen);
     // Records of an unknown template, or after damage, cannot be counted.
@@ -101,7 +101,7 @@ fn sets(
     while cursor.len() >= HEADER {
         let (number, len) = (cursor.u16()?, usize::from(cursor.u16()?));
         let set = cursor.part(len.checked_sub(HEADER)?)?;
-        match (domain.0, number) {
+        match (domain.format, number) {
             (Format::NetFlow9, 0) | (Format::Ipfix, 2) => templates(reading, domain, set, false)?,
             (Format::NetFlow9, 1) | (Format::Ipfix, 3) => templates(reading, domain, set, true)?,
             (_, FIRST_TEMPLATE..) => records(reading, domain, number, set, seen)?,
@@ -118,7 +118,7 @@ fn templates(
     mut set: Cursor<'_>,
     options: bool,
 ) -> Option<()> {
-    let is_ipfix = domain.0 == Format::Ipfix;
+    let is_ipfix = domain.format == Format::Ipfix;
     // Fewer bytes are padding.
     while set.len() >= 4 {
         let number = set.u16()?;

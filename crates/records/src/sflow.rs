@@ -1,10 +1,12 @@
 //! sFlow 5: samples with the first bytes of a packet. Counter samples are skipped.
 
+use std::net::IpAddr;
+
 use flowgauge_core::packet::LinkType;
 
 use crate::account::Count;
 use crate::cursor::Cursor;
-use crate::exporter::{Format, Reading};
+use crate::exporter::{DomainId, Format, Process, Reading};
 
 const FLOW_SAMPLE: u32 = 1;
 const COUNTER_SAMPLE: u32 = 2;
@@ -15,13 +17,13 @@ const RAW_HEADER: u32 = 1;
 
 /// Reads a datagram after its version; `None` if it is cut short.
 pub(crate) fn read(reading: &mut Reading<'_>, mut cursor: Cursor<'_>) -> Option<()> {
-    match cursor.u32()? {
-        1 => cursor.take(4)?,
-        2 => cursor.take(16)?,
+    let agent = match cursor.u32()? {
+        1 => IpAddr::from(cursor.array::<4>()?),
+        2 => IpAddr::from(cursor.array::<16>()?),
         _ => return None,
     };
-    let (agent, sequence) = (cursor.u32()?, cursor.u32()?);
-    let id = (Format::SFlow, agent);
+    let (number, sequence) = (cursor.u32()?, cursor.u32()?);
+    let id = DomainId { format: Format::SFlow, process: Process::Agent(agent), number };
     reading.exporter.sequence(id, sequence, Some(1), Count::LostDatagrams);
     cursor.take(4)?;
     for _ in 0..cursor.u32()? {

@@ -135,7 +135,7 @@ impl Records {
         match self.socket.recv_from(&mut self.datagram) {
             Ok((len, from)) => {
                 self.time_ns = now_ns();
-                self.collector.take(from.ip(), &self.datagram[..len]);
+                self.collector.take(from, &self.datagram[..len]);
                 self.collector.news().iter().for_each(|line| (self.say)(line));
             }
             Err(error)

@@ -6,7 +6,7 @@
 mod datagrams;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use datagrams::{Bytes, FIELDS4, Flow, flow4, ipfix, records, template};
@@ -22,7 +22,8 @@ use flowgauge_engine::{Config, EpochLength, Plan, run};
 use flowgauge_filter::Filter;
 use flowgauge_records::Collector;
 
-const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254));
+const ROUTER: SocketAddr =
+    SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254)), 2055);
 const SECOND_NS: i64 = 1_000_000_000;
 const START_NS: i64 = 1_700_000_000 * SECOND_NS;
 

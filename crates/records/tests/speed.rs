@@ -6,7 +6,7 @@
 #[path = "formats/datagrams.rs"]
 mod datagrams;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use datagrams::{
@@ -17,7 +17,8 @@ use flowgauge_engine::source::{Burst, Source, SourceError};
 use flowgauge_engine::{Config, EpochLength, Plan, run};
 use flowgauge_records::{Collector, Count};
 
-const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254));
+const ROUTER: SocketAddr =
+    SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254)), 2055);
 
 /// Datagrams, repeated.
 struct Again {

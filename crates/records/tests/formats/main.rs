@@ -5,7 +5,7 @@
 
 mod datagrams;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use datagrams::{
     Bytes, FIELDS4, FIELDS6, Flow, Sample, every, flow4, flow6, ipfix, netflow5, netflow9, records,
@@ -15,7 +15,8 @@ use flowgauge_core::packet::{Headers, LinkType, Ports, parse};
 use flowgauge_records::{Collector, Count, EXPORTERS, MOST_PACKETS};
 use proptest::prelude::*;
 
-const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254));
+const ROUTER: SocketAddr =
+    SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254)), 2055);
 
 /// Addresses, ports, protocol, packets and bytes of a record lent out.
 type Row = ([IpAddr; 2], [u16; 2], u8, u64, u64);
@@ -83,16 +84,75 @@ fn records_count_once_their_template_is_known() {
         collector.take(ROUTER, &message(1, 1, &Bytes::default().set(templates, &both)));
         collector.take(ROUTER, &message(2, 1, &data));
         assert_eq!(lent(&collector), [rows(&flows4, 1), rows(&flows6, 1)].concat());
-        // Templates are valid only for their exporter and domain.
+        // Templates are valid only for their exporter, port and domain.
         collector.take(ROUTER, &message(0, 2, &data));
-        collector.take(IpAddr::from([192, 0, 2, 253]), &message(0, 1, &data));
-        assert_eq!(count(&collector, Count::UnknownTemplate), 6);
+        for other in [([192, 0, 2, 253], 2055), ([192, 0, 2, 254], 2056)] {
+            collector.take(other.into(), &message(0, 1, &data));
+        }
+        assert_eq!(count(&collector, Count::UnknownTemplate), 8);
         assert_eq!(count(&collector, Count::Malformed), 0);
         // A template replaces the one with the same number.
         let other = Bytes::default().set(templates, &template(256, &FIELDS6));
         collector.take(ROUTER, &message(3, 1, &other.set(256, &records(&flows6))));
         assert_eq!(lent(&collector), rows(&flows6, 1));
     }
+}
+
+/// Templates, sequence numbers and sampling rates are those of a port.
+#[test]
+fn two_processes_of_one_host_do_not_mix() {
+    for (message, templates) in [(netflow9 as fn(u32, u32, &Bytes) -> Vec<u8>, 0), (ipfix, 2)] {
+        let processes = [(2055, 0, &FIELDS4, flow4(1)), (2056, 500_000, &FIELDS6, flow6(1))];
+        let mut collector = Collector::new(None);
+        for (port, sequence, fields, _) in processes {
+            let sets = Bytes::default().set(templates, &template(256, fields));
+            collector.take(SocketAddr::new(ROUTER.ip(), port), &message(sequence, 0, &sets));
+        }
+        for (port, sequence, _, flow) in processes {
+            // A template is no record, which IPFIX counts.
+            let sequence = sequence + u32::from(templates == 0);
+            let data = Bytes::default().set(256, &records(&[flow]));
+            collector.take(SocketAddr::new(ROUTER.ip(), port), &message(sequence, 0, &data));
+            assert_eq!(lent(&collector), [row(&flow, 1)]);
+        }
+        let lost = [Count::LostDatagrams, Count::LostRecords, Count::Restarts];
+        assert_eq!(lost.map(|of| count(&collector, of)), [0; 3]);
+        assert_eq!(collector.accounts().count(), 1);
+    }
+}
+
+/// Its records count again with the first template after its ports were too many.
+#[test]
+fn an_exporter_may_change_its_port_with_each_datagram() {
+    let mut collector = Collector::new(None);
+    let known = Bytes::default().set(2, &template(256, &FIELDS4));
+    let data = Bytes::default().set(256, &records(&[flow4(1)]));
+    for port in 5000..5100 {
+        let sets = if port % 10 == 0 { &known } else { &data };
+        collector.take(SocketAddr::new(ROUTER.ip(), port), &ipfix(0, 1, sets));
+    }
+    // Those of 64 ports are lost, and those before the template of port 5070.
+    assert_eq!(count(&collector, Count::Records), 27);
+    assert_eq!(count(&collector, Count::UnknownTemplate), 63);
+}
+
+#[test]
+fn sflow_agents_behind_a_relay_do_not_mix() {
+    let mut collector = Collector::new(None);
+    for sequence in 0..3 {
+        for (agent, begin) in [(200, 0), (201, 700_000)] {
+            let mut datagram = sflow(begin + sequence, &[]);
+            // The last byte of the agent's address.
+            datagram[11] = agent;
+            collector.take(ROUTER, &datagram);
+        }
+    }
+    let lost = [Count::LostDatagrams, Count::Restarts];
+    assert_eq!(lost.map(|of| count(&collector, of)), [0; 2]);
+    let mut late = sflow(700_005, &[]);
+    late[11] = 201;
+    collector.take(ROUTER, &late);
+    assert_eq!(count(&collector, Count::LostDatagrams), 2);
 }
 
 /// RFC 7011, 8.4.
@@ -220,8 +280,8 @@ fn samples_of_sflow_are_frames() {
 fn each_exporter_has_an_account() {
     let mut collector = Collector::new(None);
     let flows: Vec<_> = (0..10).map(flow4).collect();
-    let mapped = IpAddr::V6(std::net::Ipv4Addr::new(192, 0, 2, 254).to_ipv6_mapped());
-    let other = IpAddr::from([192, 0, 2, 1]);
+    let mapped = (Ipv4Addr::new(192, 0, 2, 254).to_ipv6_mapped(), 2055).into();
+    let other = SocketAddr::from(([192, 0, 2, 1], 2055));
     collector.take(ROUTER, &netflow5(0, 0, &flows));
     collector.take(mapped, &netflow5(15, 0, &flows));
     collector.take(other, &netflow5(0, 0, &flows)[..24 + 48 * 4]);
@@ -239,7 +299,7 @@ fn each_exporter_has_an_account() {
         ];
         accounts.iter().map(|(at, of)| (*at, counts.map(|count| of.get(count)))).collect()
     };
-    assert_eq!(accounts, [(other, [3, 4, 0, 1, 2]), (ROUTER, [2, 20, 5, 0, 0])]);
+    assert_eq!(accounts, [(other.ip(), [3, 4, 0, 1, 2]), (ROUTER.ip(), [2, 20, 5, 0, 0])]);
     assert_eq!(count(&collector, Count::Records), 24);
     let packets: u64 = flows.iter().map(|flow| u64::from(flow.packets)).sum();
     let four: u64 = flows[..4].iter().map(|flow| u64::from(flow.packets)).sum();
@@ -338,7 +398,7 @@ fn floods_of_templates_and_exporters_keep_the_latest() {
     collector.take(ROUTER, &ipfix(0, 3999 % 97, &Bytes::default().set(3999, &data)));
     assert_eq!(collector.lent().count(), 1);
     for number in 0..3 * EXPORTERS as u32 {
-        let from = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + number));
+        let from = (Ipv4Addr::from_bits(0x0a00_0000 + number), 2055).into();
         collector.take(from, &ipfix(0, 1, &Bytes::default()));
     }
     check(&collector);
@@ -386,7 +446,7 @@ proptest! {
                 datagram[2 + usize::from(at) % (len - 2)] = byte;
             }
             datagram.extend(more);
-            collector.take(IpAddr::from([10, 0, 0, from]), &datagram);
+            collector.take(([10, 0, 0, from / 2], 2055 + u16::from(from % 2)).into(), &datagram);
             check(&collector);
         }
     }
