@@ -413,7 +413,7 @@ fn bounds_include_that_a_recovered_key_has_no_packet() {
         let truth = distinct(&packets);
         let truth: HashMap<_, _> =
             truth.into_iter().map(|(number, peers)| (canonical::<4>(number), peers)).collect();
-        let options = Options { spread: 200, ..Options::new(1 << 16, seed) };
+        let options = Options { spread: 200, ..Options::new(1 << 15, seed) };
         let mut sketch = build::<4>("two-level", &options);
         feed::<4>(&mut *sketch, &packets);
         sketch.answers().spread().unwrap().for_each(&mut |key, peers| {

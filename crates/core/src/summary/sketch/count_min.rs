@@ -120,6 +120,8 @@ impl<C: Unsigned> Rule for Least<C> {
         value - over
     }
 
+    const NEVER_LOW: bool = true;
+
     fn signs(_: u64) -> Option<u64> {
         Some(0)
     }

@@ -91,6 +91,9 @@ pub(crate) trait Rule: Send + Sized + 'static {
         None
     }
 
+    /// Whether no estimate is too low.
+    const NEVER_LOW: bool = false;
+
     /// If cells are sums of weights, whether rows subtract that of a key: bit `row` is set if so.
     fn signs(digest: u64) -> Option<u64> {
         let _ = digest;
@@ -280,7 +283,7 @@ impl<R: Rule> Grid<R> {
 
     /// The cells without the keys estimated at `least` or more, if cells are sums of weights.
     ///
-    /// Keys that reach `least` only by their collisions with others stay in the cells: whether such
+    /// Keys that may reach `least` only by their collisions with others stay in the cells: whether such
     /// a key is listed depends on how packets were divided among sketches that were merged.
     fn peel(&self, least: f64, cells: &Counts, each: &Each<'_, u64>) -> Option<Peeled> {
         // Full cells lack some of their keys.
@@ -301,6 +304,11 @@ impl<R: Rule> Grid<R> {
             peeling.finish(cells.clone(), &|place| self.cells[place].real())
         };
         let all = without(&|_, estimate| estimate >= least);
+        // Beside a key with too high an estimate, others would seem to be such keys and stay, and what they
+        // put into its cells would hide there.
+        if R::NEVER_LOW {
+            return Some(all);
+        }
         Some(without(&|digest, estimate| {
             estimate >= least && self.alone(&all, digest, estimate) >= least
         }))
