@@ -72,12 +72,11 @@ impl Sink for Save {
 /// Writes a file beside `path` and renames it when it is complete. Only its owner may read it,
 /// since a snapshot may contain the seed.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let replacement = Replacement::new(path.to_owned());
+    let mut replacement = Replacement::new(path.to_owned());
     let mut file = replacement.open()?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(bytes)?;
-    file.sync_all()?;
-    replacement.complete()
+    replacement.complete(&file)
 }
 
 /// Runs `flowgauge query`.

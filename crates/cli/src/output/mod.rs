@@ -245,15 +245,12 @@ pub(crate) fn open(output: Option<&Path>) -> Result<Box<dyn Write + Send>, Failu
 
 /// Writes `text` to the file `output`, or to standard output.
 pub(crate) fn write(output: Option<&Path>, text: &str) -> Result<(), Failure> {
-    let place = Place::new(output, &[], false)?;
-    let write = || {
+    let mut place = Place::new(output, &[], false)?;
+    let mut write = || {
         let mut out = Whole::new(place.open()?, usize::MAX)?;
         let result = out.write_all(text.as_bytes());
         out.end(result)?;
-        match &place {
-            Place::Replaced(replacement) => out.sync().and_then(|()| replacement.complete()),
-            Place::Standard | Place::Added(_) | Place::Special(_) => Ok(()),
-        }
+        place.complete(out.file())
     };
     write().map_err(|error| Failure::output(&place.name(), &error))
 }

@@ -33,7 +33,7 @@ impl ParquetFiles {
         match &to {
             To::Folder(folder) => make(folder)?,
             To::One(_, Some(path)) => {
-                let place = Place::new(Some(path), inputs, false)?;
+                let mut place = Place::new(Some(path), inputs, false)?;
                 place.open().map_err(|error| Failure::output(&place.name(), &error))?;
             }
             To::One(_, None) => {
@@ -68,20 +68,13 @@ impl Tables for ParquetFiles {
 }
 
 impl ParquetFile {
-    fn new(place: Place, columns: &[Column]) -> io::Result<Self> {
+    fn new(mut place: Place, columns: &[Column]) -> io::Result<Self> {
         let table = Table::new(place.open()?, columns)?;
         Ok(Self { place, table })
     }
 
     fn complete(&mut self) -> io::Result<()> {
-        let file = self.table.finish()?;
-        match &self.place {
-            Place::Replaced(replacement) => {
-                file.sync_all()?;
-                replacement.complete()
-            }
-            Place::Standard | Place::Added(_) | Place::Special(_) => Ok(()),
-        }
+        self.place.complete(self.table.finish()?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use flowgauge_engine::sink::SinkError;
@@ -27,7 +27,8 @@ pub(crate) enum Place {
 /// A file that replaces another one when it is complete.
 pub(crate) struct Replacement {
     path: PathBuf,
-    beside: PathBuf,
+    /// The file beside `path`, from its creation until it is complete.
+    beside: Option<PathBuf>,
 }
 
 impl Place {
@@ -89,7 +90,7 @@ impl Place {
     }
 
     /// Opens it to write.
-    pub(crate) fn open(&self) -> io::Result<File> {
+    pub(crate) fn open(&mut self) -> io::Result<File> {
         match self {
             Self::Standard => standard(io::stdout()),
             Self::Replaced(replacement) => replacement.open(),
@@ -97,36 +98,45 @@ impl Place {
             Self::Special(path) => OpenOptions::new().write(true).open(path),
         }
     }
+
+    /// Puts a file that is replaced in place, once its data are on storage. `file` is complete.
+    pub(crate) fn complete(&mut self, file: &File) -> io::Result<()> {
+        match self {
+            Self::Replaced(replacement) => replacement.complete(file),
+            Self::Standard | Self::Added(_) | Self::Special(_) => Ok(()),
+        }
+    }
 }
 
 impl Replacement {
-    /// A file beside `path`.
     pub(crate) fn new(path: PathBuf) -> Self {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(format!(".{}", std::process::id()));
-        let beside = path.with_file_name(name);
-        Self { path, beside }
+        Self { path, beside: None }
     }
 
     /// Creates the file, with the permissions of the one in its place.
-    pub(crate) fn open(&self) -> io::Result<File> {
+    pub(crate) fn open(&mut self) -> io::Result<File> {
         // Do not replace a file that may not be written.
         let old = match OpenOptions::new().write(true).open(&self.path) {
             Ok(old) => Some(old.metadata()?.permissions()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let file = File::create_new(&self.beside)?;
+        let mode = if old.is_some() { 0o600 } else { 0o666 };
+        let (file, beside) = create_beside(&self.path, mode)?;
+        self.beside = Some(beside);
         if let Some(permissions) = old {
             file.set_permissions(permissions)?;
         }
         Ok(file)
     }
 
-    /// Renames the file, which is complete and synced, to its path.
-    pub(crate) fn complete(&self) -> io::Result<()> {
-        fs::rename(&self.beside, &self.path)?;
+    /// Syncs the file and renames it to its path.
+    pub(crate) fn complete(&mut self, file: &File) -> io::Result<()> {
+        let Some(beside) = &self.beside else { return Ok(()) };
+        file.sync_all()?;
+        fs::rename(beside, &self.path)?;
+        // Another process may use its name from now on.
+        self.beside = None;
         let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
@@ -134,8 +144,27 @@ impl Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        // It exists only if the run did not complete.
-        let _ = fs::remove_file(&self.beside);
+        if let Some(beside) = &self.beside {
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
+/// Creates a hidden file beside `path`; returns its path, too. A killed process may have left one,
+/// and a process in another container may have the same number.
+fn create_beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let mut number = 0_u32;
+    loop {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".{}-{number}", std::process::id()));
+        let beside = path.with_file_name(name);
+        match options.open(&beside) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            opened => return Ok((opened?, beside)),
+        }
     }
 }
 
@@ -220,9 +249,10 @@ impl To {
 
 /// Creates a folder unless it exists. Fails if no file can be created in it.
 pub(super) fn make(folder: &Path) -> Result<(), Failure> {
-    let probe = folder.join(format!(".flowgauge.{}", std::process::id()));
-    let made = fs::create_dir_all(folder).and_then(|()| File::create_new(&probe));
-    made.and_then(|_| fs::remove_file(probe))
+    let made = fs::create_dir_all(folder);
+    let probed = made.and_then(|()| create_beside(&folder.join("flowgauge"), 0o600));
+    probed
+        .and_then(|(_, probe)| fs::remove_file(probe))
         .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", folder.display())))
 }
 

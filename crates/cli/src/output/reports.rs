@@ -133,9 +133,8 @@ impl Sink for Reports {
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
-        let Place::Replaced(replacement) = &self.place else { return Ok(()) };
-        let synced = self.out.as_ref().map_or(Ok(()), Whole::sync);
-        synced.and_then(|()| replacement.complete()).map_err(|error| self.error(error))
+        let Some(out) = &self.out else { return Ok(()) };
+        self.place.complete(out.file()).map_err(|error| self.error(error))
     }
 }
 
@@ -171,9 +170,8 @@ impl Whole {
         result
     }
 
-    /// Waits until the written data are on storage.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     fn pour(&mut self) -> io::Result<()> {

@@ -66,7 +66,7 @@ impl TableFiles {
         Place::new(named, &self.inputs, self.pace == Pace::Live)
     }
 
-    fn file(&self, place: Place) -> io::Result<TableFile> {
+    fn file(&self, mut place: Place) -> io::Result<TableFile> {
         let kept = if self.pace == Pace::Live { usize::MAX } else { KEPT };
         let out = Whole::new(place.open()?, kept)?;
         Ok(TableFile { place, out, headed: false })
@@ -163,9 +163,8 @@ impl Sink for TableFiles {
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
-        for (path, file) in &self.files {
-            let Place::Replaced(replacement) = &file.place else { continue };
-            let done = file.out.sync().and_then(|()| replacement.complete());
+        for (path, file) in &mut self.files {
+            let done = file.place.complete(file.out.file());
             done.map_err(|error| sink_error(path, error))?;
         }
         Ok(())

@@ -165,6 +165,26 @@ fn a_report_replaces_the_old_one_as_a_whole() {
     assert_eq!(names(&folder), ["link", "report.json"]);
 }
 
+/// A file that an earlier process of the same number left, or that another container's process
+/// with that number writes, is neither in the way nor removed. The number is known once the
+/// process runs, so that it waits for its executable.
+#[test]
+fn hidden_files_of_others_stay() {
+    let folder = folder("hidden");
+    let capture = file("hidden.pcap", &pcap(&traffic()));
+    let script = "touch \"$0/.report.$$-0\" \"$0/.csv/.flowgauge.$$-0\"; \
+                  exec \"$1\" analyze --seed 0 -q --sink \"json:$0/report\" --sink \"csv:$0/.csv/\" \"$2\"";
+    fs::create_dir(folder.join(".csv")).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, text(&folder), env!("CARGO_BIN_EXE_flowgauge"), &capture]);
+    let output = shell.output().unwrap();
+    assert_eq!((output.status.code(), error(&output)), (Some(0), ""));
+    assert!(fs::metadata(folder.join("report")).unwrap().len() > 0);
+    let left = |folder: &Path| names(folder).iter().filter(|name| name.ends_with("-0")).count();
+    assert_eq!((left(&folder), left(&folder.join(".csv"))), (1, 1));
+    assert_eq!(names(&folder).len(), 3, "{:?}", names(&folder));
+}
+
 #[test]
 fn an_old_report_outlives_a_run_without_a_report() {
     let folder = folder("old");
