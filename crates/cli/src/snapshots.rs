@@ -14,7 +14,8 @@ use flowgauge_kernel::Seed;
 
 use crate::args::{Merging, Query, Selection, SnapshotReading};
 use crate::failure::{Failure, complain};
-use crate::output::{self, Flags, Replacement};
+use crate::output::{self, Flags, Place};
+use crate::values::BINARY;
 
 /// Writes the snapshot of each closed epoch to a file.
 pub(crate) struct Save {
@@ -27,6 +28,7 @@ impl Save {
     /// Stores the epochs of these measurements in a directory, which is created if missing, or a
     /// single epoch in a file.
     pub(crate) fn new(path: &Path, configs: &[Config]) -> Result<Self, Failure> {
+        check_named(path)?;
         let single = matches!(configs, [only] if only.epoch == EpochLength::Whole);
         let directory = path.is_dir() || !single;
         if directory && path.exists() && !path.is_dir() {
@@ -64,19 +66,30 @@ impl Sink for Save {
         } else {
             self.path.clone()
         };
-        replace(&path, &saved.bytes)
+        store(&path, &saved.bytes)
             .map_err(|error| SinkError::new(&path.display().to_string(), error))
     }
 }
 
-/// Writes a file beside `path` and renames it when it is complete. Only its owner may read it,
-/// since a snapshot may contain the seed.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut replacement = Replacement::new(path.to_owned());
-    let mut file = replacement.open()?;
-    file.set_permissions(Permissions::from_mode(0o600))?;
+/// Refuses standard output as the place of a snapshot.
+fn check_named(path: &Path) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        return Err(Failure::Usage(BINARY.to_owned()));
+    }
+    Ok(())
+}
+
+/// Writes a snapshot. Only the owner of a regular file may read it, since a snapshot may contain
+/// the seed.
+fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let place = Place::new(Some(path), &[], false);
+    let mut place = place.map_err(|failure| io::Error::other(failure.message()))?;
+    let mut file = place.open()?;
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
     file.write_all(bytes)?;
-    replacement.complete(&file)
+    place.complete(&file)
 }
 
 /// Runs `flowgauge query`.
@@ -190,6 +203,7 @@ impl Sum {
 /// Runs `flowgauge merge`.
 pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
     let Merging { snapshots, output: path, reading } = merging;
+    check_named(path)?;
     output::refuse_input("-o", path, &inputs(snapshots, reading))?;
     let seed = read_seed(reading.seed_file.as_deref())?;
     let mut reader = SnapshotReader {
@@ -211,7 +225,7 @@ pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
     }
     let Some(sum) = sum else { return Ok(()) };
     sum.check_aligned(reading.align).map_err(|error| Failure::Usage(error.to_string()))?;
-    replace(path, &sum.encode())
+    store(path, &sum.encode())
         .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
 }
 

@@ -7,6 +7,9 @@ use flowgauge_core::unknown::Unknown;
 use flowgauge_engine::sink::parse_rfc3339;
 use flowgauge_options::values::{size, time};
 
+/// Why snapshots cannot go to standard output.
+pub(crate) const BINARY: &str = "snapshots are binary; name a file or a directory";
+
 /// One of the outputs of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
@@ -113,7 +116,7 @@ pub(crate) fn sink(text: &str) -> Result<Destination, String> {
         return Err(Unknown::new("format", name, names).to_string());
     }
     if format.is_none() && path.is_none() {
-        return Err("snapshots are binary; name a file or a directory".to_owned());
+        return Err(BINARY.to_owned());
     }
     Ok(Destination { format, path })
 }

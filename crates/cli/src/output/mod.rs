@@ -28,8 +28,8 @@ pub(crate) use last::Last;
 use last::Last;
 use last::{Brief, Kept};
 
-use place::{Place, To};
-pub(crate) use place::{Replacement, refuse_input};
+use place::To;
+pub(crate) use place::{Place, refuse_input};
 pub(crate) use reports::{Flags, INTERRUPTED};
 use reports::{Reports, Retried, Whole};
 

@@ -109,12 +109,12 @@ impl Place {
 }
 
 impl Replacement {
-    pub(crate) fn new(path: PathBuf) -> Self {
+    fn new(path: PathBuf) -> Self {
         Self { path, beside: None }
     }
 
     /// Creates the file, with the permissions of the one in its place.
-    pub(crate) fn open(&mut self) -> io::Result<File> {
+    fn open(&mut self) -> io::Result<File> {
         // Do not replace a file that may not be written.
         let old = match OpenOptions::new().write(true).open(&self.path) {
             Ok(old) => Some(old.metadata()?.permissions()),
@@ -131,7 +131,7 @@ impl Replacement {
     }
 
     /// Syncs the file and renames it to its path.
-    pub(crate) fn complete(&mut self, file: &File) -> io::Result<()> {
+    fn complete(&mut self, file: &File) -> io::Result<()> {
         let Some(beside) = &self.beside else { return Ok(()) };
         file.sync_all()?;
         fs::rename(beside, &self.path)?;

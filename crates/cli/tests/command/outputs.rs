@@ -254,6 +254,51 @@ fn a_pipe_by_name_is_written_directly() {
     assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
 }
 
+/// Snapshots, too: a pipe stays a pipe, a link stays a link, and a dash is no file.
+#[test]
+fn snapshots_go_through_links_and_to_pipes() {
+    let folder = folder("snapshot-places");
+    let capture = file("snapshot-places.pcap", &pcap(&traffic()));
+    let (pipe, kept, link) = (folder.join("pipe"), folder.join("kept"), folder.join("link"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(&kept, "old").unwrap();
+    symlink("kept", &link).unwrap();
+    let saved = flowgauge(&["analyze", "-q", "--save", text(&link), &capture]);
+    assert_eq!((saved.code, saved.err.as_str()), (0, ""));
+    let snapshot = fs::read(&kept).unwrap();
+    assert!(snapshot.starts_with(b"FGSS"));
+    // Opened for both, a pipe waits for no other process and holds a small snapshot.
+    for arguments in [
+        &["analyze", "-q", "--save", text(&pipe), &capture][..],
+        &["merge", "-o", text(&pipe), text(&kept)],
+    ] {
+        let mut held = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let output = command(arguments).output().unwrap();
+        assert_eq!((output.status.code(), error(&output)), (Some(0), ""));
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+        let mut piped = vec![0; snapshot.len()];
+        held.read_exact(&mut piped).unwrap();
+        assert!(piped.starts_with(b"FGSS"));
+    }
+    let other = folder.join("other");
+    fs::write(&other, "old").unwrap();
+    fs::remove_file(&link).unwrap();
+    symlink("other", &link).unwrap();
+    assert_eq!(
+        command(&["merge", "-o", text(&link), text(&kept)]).status().unwrap().code(),
+        Some(0)
+    );
+    assert_eq!(fs::read(&other).unwrap(), snapshot);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    for arguments in [&["analyze", "--save", "-", &capture][..], &["merge", "-o", "-", text(&kept)]]
+    {
+        let refused = command(arguments).current_dir(&folder).output().unwrap();
+        assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0), "{refused:?}");
+        assert!(error(&refused).contains("name a file or a directory"), "{refused:?}");
+    }
+    assert_eq!(names(&folder), ["kept", "link", "other", "pipe"]);
+}
+
 #[test]
 fn a_closed_standard_output_is_a_failure() {
     let capture = file("closed.pcap", &pcap(&traffic()));
