@@ -1,9 +1,8 @@
 //! Stored epochs: written by `--save`, queried by `flowgauge query`, merged by `flowgauge merge`.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flowgauge_core::unknown::suggestion;
@@ -83,11 +82,8 @@ fn check_named(path: &Path) -> Result<(), Failure> {
 /// the seed.
 fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let place = Place::new(Some(path), &[], false);
-    let mut place = place.map_err(|failure| io::Error::other(failure.message()))?;
+    let mut place = place.map_err(|failure| io::Error::other(failure.message()))?.private();
     let mut file = place.open()?;
-    if file.metadata()?.is_file() {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
     file.write_all(bytes)?;
     place.complete(&file)
 }

@@ -29,6 +29,8 @@ pub(crate) struct Replacement {
     path: PathBuf,
     /// The file beside `path`, from its creation until it is complete.
     beside: Option<PathBuf>,
+    /// Whether only its owner may read it.
+    private: bool,
 }
 
 impl Place {
@@ -73,6 +75,14 @@ impl Place {
         }
     }
 
+    /// Lets only the owner read a regular file that is replaced, from its creation on.
+    pub(crate) fn private(mut self) -> Self {
+        if let Self::Replaced(replacement) = &mut self {
+            replacement.private = true;
+        }
+        self
+    }
+
     /// Its name in messages.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -110,10 +120,10 @@ impl Place {
 
 impl Replacement {
     fn new(path: PathBuf) -> Self {
-        Self { path, beside: None }
+        Self { path, beside: None, private: false }
     }
 
-    /// Creates the file, with the permissions of the one in its place.
+    /// Creates the file, with the permissions of the one in its place unless it is private.
     fn open(&mut self) -> io::Result<File> {
         // Do not replace a file that may not be written.
         let old = match OpenOptions::new().write(true).open(&self.path) {
@@ -121,7 +131,8 @@ impl Replacement {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let mode = if old.is_some() { 0o600 } else { 0o666 };
+        let old = old.filter(|_| !self.private);
+        let mode = if self.private || old.is_some() { 0o600 } else { 0o666 };
         let (file, beside) = create_beside(&self.path, mode)?;
         self.beside = Some(beside);
         if let Some(permissions) = old {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
@@ -105,6 +106,15 @@ fn snapshots_keep_the_seed() {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         answer.err
     };
+    // It is created so, which the umask shows.
+    let script = "umask 0277; exec \"$0\" analyze --seed 1 -q --save \"$1\" \"$2\"";
+    let created = path.clone() + ".created";
+    let _ = fs::remove_file(&created);
+    let arguments = [env!("CARGO_BIN_EXE_flowgauge"), &created, &capture];
+    assert!(
+        Command::new("sh").arg("-c").arg(script).args(arguments).output().unwrap().status.success()
+    );
+    assert_eq!(fs::metadata(&created).unwrap().permissions().mode() & 0o777, 0o400);
     let query = |options: &[&str]| flowgauge_typed(&[&["query", &path], options].concat(), &[]);
     let merge = |options: &[&str]| {
         flowgauge_typed(&[&["merge", "-o", &(path.clone() + ".sum"), &path], options].concat(), &[])
