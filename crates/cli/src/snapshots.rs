@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use flowgauge_core::unknown::suggestion;
 use flowgauge_engine::sink::{Item, Outlets, Sink, SinkError, Takes, Text};
-use flowgauge_engine::snapshot::Snapshot;
+use flowgauge_engine::snapshot::{Snapshot, SnapshotError};
 use flowgauge_engine::{Config, EngineError, EpochLength, Pace, seed};
 use flowgauge_kernel::Seed;
 
@@ -250,11 +250,25 @@ struct SnapshotReader<'a> {
 impl SnapshotReader<'_> {
     fn read(&mut self, path: &Path) -> Result<Snapshot, Failure> {
         let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
+        let cannot = |error: io::Error| failed(format!("cannot be read: {error}"));
+        let (memory, seed) = (self.memory, self.seed);
         self.bytes.clear();
-        File::open(path)
-            .and_then(|mut file| file.read_to_end(&mut self.bytes))
-            .map_err(|error| failed(format!("cannot be read: {error}")))?;
-        let (bytes, memory, seed) = (&self.bytes, self.memory, self.seed);
+        let file = File::open(path).map_err(cannot)?;
+        // A file that begins in another way may be large, or have no end.
+        (&file).take(MAGIC_BYTES).read_to_end(&mut self.bytes).map_err(cannot)?;
+        if let Err(error @ SnapshotError::Magic) = Snapshot::decode(&self.bytes, memory, seed) {
+            return Err(failed(error.to_string()));
+        }
+        let (most, length) = (most_bytes(memory), file.metadata().map_err(cannot)?.len());
+        if length <= most {
+            file.take(most).read_to_end(&mut self.bytes).map_err(cannot)?;
+        }
+        if length.max(self.bytes.len() as u64) > most {
+            return Err(failed(format!(
+                "it is larger than any snapshot within --memory ({most} bytes); raise --memory"
+            )));
+        }
+        let bytes = &self.bytes;
         let decoded = match self.spare.take() {
             Some(spare) => Snapshot::decode_again(bytes, memory, seed, spare),
             None => Snapshot::decode(bytes, memory, seed),
@@ -264,6 +278,15 @@ impl SnapshotReader<'_> {
             damaged.map_or_else(|| failed(error.to_string()), Failure::Damaged)
         })
     }
+}
+
+/// Bytes by which a file shows that it is a snapshot.
+const MAGIC_BYTES: u64 = 4;
+
+/// Upper bound of the bytes of a snapshot whose summaries have at most `memory` bytes each: two
+/// summaries, two audits, and a million epochs before them.
+fn most_bytes(memory: usize) -> u64 {
+    (memory as u64).saturating_mul(4).saturating_add(128 << 20)
 }
 
 /// Warns that stored epochs contain the seed.

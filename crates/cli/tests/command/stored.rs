@@ -178,6 +178,23 @@ fn stored_epochs_are_asked_and_added_up() {
     assert!(nowhere.err.contains("no directory"), "{}", nowhere.err);
 }
 
+/// Files of a tebibyte, all holes: one is no snapshot, the other exceeds the memory limit. Neither
+/// is read.
+#[test]
+fn large_files_are_refused_unread() {
+    let (other, snapshot) = (file("large.pcap", b"\n\r\r\n"), file("large.fgs", b"FGSS\x06\0"));
+    let sum = format!("{snapshot}.sum");
+    for (path, message) in [(&other, "not a snapshot"), (&snapshot, "raise --memory")] {
+        fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 40).unwrap();
+        for command in [&["query"][..], &["merge", "-o", &sum]] {
+            let answer = flowgauge(&[command, &["--memory", "1MiB", path]].concat());
+            assert_eq!((answer.code, answer.err.lines().count()), (1, 1), "{}", answer.err);
+            assert!(answer.err.contains(message), "{}", answer.err);
+        }
+        fs::remove_file(path).unwrap();
+    }
+}
+
 /// A snapshot has no packet times, so it cannot answer findings.
 #[test]
 fn a_snapshot_refuses_findings() {
