@@ -1,13 +1,14 @@
 //! Stored epochs: written by `--save`, queried by `flowgauge query`, merged by `flowgauge merge`.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flowgauge_core::unknown::suggestion;
 use flowgauge_engine::sink::{Item, Outlets, Sink, SinkError, Takes, Text};
-use flowgauge_engine::snapshot::{Snapshot, SnapshotError};
+use flowgauge_engine::snapshot::{Saved, Snapshot, SnapshotError};
 use flowgauge_engine::{Config, EngineError, EpochLength, Pace, seed};
 use flowgauge_kernel::Seed;
 
@@ -60,14 +61,19 @@ impl Sink for Save {
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let Item::Snapshot(saved) = item else { return Ok(()) };
-        let path = if self.directory {
-            self.path.join(format!("{}-{:010}.fgs", saved.measurement, saved.epoch))
-        } else {
-            self.path.clone()
-        };
+        let path = if self.directory { self.path.join(name(saved)) } else { self.path.clone() };
         store(&path, &saved.bytes)
             .map_err(|error| SinkError::new(&path.display().to_string(), error))
     }
+}
+
+/// The name of a stored epoch in a directory. It sorts by measurement and time, and no other run
+/// uses it, also one that restarts within the epoch. After the measurement it is like the names in
+/// a journal, but for zeros before the start.
+fn name(saved: &Saved) -> String {
+    let Saved { measurement, run, epoch, bounds_ns: (start_ns, end_ns), .. } = saved;
+    let length_ns = end_ns.abs_diff(*start_ns);
+    format!("{measurement}-{start_ns:0START_WIDTH$}-{length_ns}-{run:016x}-{epoch}.fgs")
 }
 
 /// Refuses standard output as the place of a snapshot.
@@ -299,6 +305,9 @@ pub(crate) fn warn(configs: &[Config]) {
     }
 }
 
+/// Characters of the start in the names that `--save` gives: those of the earliest one.
+const START_WIDTH: usize = 20;
+
 /// The file name extension of snapshots.
 const EXTENSION: &str = "fgs";
 
@@ -306,7 +315,7 @@ const EXTENSION: &str = "fgs";
 const SEED: &str = "seed";
 
 /// The files that these paths name and the snapshots in folders, except those ruled out by their
-/// names. Names in an agent's journal contain the measurement and the start.
+/// names.
 fn stored_files(paths: &[PathBuf], selection: &Selection) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -339,24 +348,32 @@ fn collect(folder: &Path, found: &mut Vec<(Option<i64>, PathBuf)>) -> io::Result
         if entry?.is_dir() {
             collect(&path, found)?;
         } else if path.extension().is_some_and(|extension| extension == EXTENSION) {
-            found.push((start_ns(&path), path));
+            found.push((named(&path).map(|(start_ns, _)| start_ns), path));
         }
     }
     Ok(())
 }
 
-/// The start of the epoch of a file named `START-LENGTH-RUN-EPOCH.fgs`, with a run of 16 digits.
-fn start_ns(file: &Path) -> Option<i64> {
+/// The start of the epoch of a file named `START-LENGTH-RUN-EPOCH.fgs`, with a run of 16 digits, in
+/// an agent's journal, with the folder that is its measurement; or of a file that `--save` named.
+fn named(file: &Path) -> Option<(i64, Option<&OsStr>)> {
     let parts: Vec<_> = file.file_stem()?.to_str()?.rsplitn(4, '-').collect();
     let [_, run, _, start] = <[&str; 4]>::try_from(parts).ok()?;
-    start.parse().ok().filter(|_| run.len() == 16)
+    if run.len() != 16 {
+        return None;
+    }
+    if let Ok(start_ns) = start.parse() {
+        let measurement = file.parent().and_then(Path::parent).and_then(Path::file_name);
+        return Some((start_ns, measurement));
+    }
+    let (_, start) = start.split_at_checked(start.len().checked_sub(START_WIDTH)?)?;
+    Some((start.parse().ok()?, None))
 }
 
 impl Selection {
     /// Whether a file may be selected, judging by its name.
     fn may_be(&self, file: &Path) -> bool {
-        let Some(start_ns) = start_ns(file) else { return true };
-        let measurement = file.parent().and_then(Path::parent).and_then(Path::file_name);
+        let Some((start_ns, measurement)) = named(file) else { return true };
         let is_named = |name: &String| measurement.is_none_or(|folder| *folder == **name);
         self.measurement.as_ref().is_none_or(is_named) && self.is_at(start_ns)
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -26,6 +27,17 @@ fn stored(name: &str) -> String {
     let saved = flowgauge(&[&["analyze", "--save", &folder][..], &options, &[&capture]].concat());
     assert_eq!((saved.code, saved.err.as_str()), (0, ""));
     folder
+}
+
+/// The stored epochs of a measurement, ordered by name.
+fn named(folder: &str, measurement: &str) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let begins = |path: &PathBuf| {
+        path.file_name().unwrap().to_str().unwrap().starts_with(&format!("{measurement}-"))
+    };
+    let mut paths: Vec<_> = paths.filter(begins).collect();
+    paths.sort();
+    paths
 }
 
 /// Starts and packets of the epochs that a query reports.
@@ -56,6 +68,31 @@ fn epochs_of_a_folder_are_chosen_by_measurement_and_time_and_added_up_in_steps()
     assert_eq!(epochs(&both).len(), 4);
 }
 
+/// A later run into the same folder leaves the files of an earlier one, also one that began at the
+/// same time. Their names sort by time.
+#[test]
+fn epochs_of_several_runs_stay() {
+    let folder = stored("stored-runs");
+    let read = |path: &PathBuf| fs::read(path).unwrap();
+    let before: Vec<_> =
+        named(&folder, "flows").iter().map(|path| (path.clone(), read(path))).collect();
+    let (seed, capture) = (format!("{folder}/seed"), folder.strip_suffix(".d").unwrap().to_owned());
+    let flows = "flows: epoch=1s task=top,cardinality";
+    let options =
+        ["-q", "-c", "15000", "--seed-file", &seed, "--save", &folder, "--measure", flows];
+    let saved = flowgauge(&[&["analyze"][..], &options, &[&capture]].concat());
+    assert_eq!((saved.code, saved.err.as_str()), (0, ""));
+    let after = named(&folder, "flows");
+    assert_eq!((before.len(), after.len()), (5, 7));
+    assert!(before.iter().all(|(path, bytes)| after.contains(path) && read(path) == *bytes));
+    let second = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let start_ns: i64 = name.split('-').nth(1).unwrap().parse().unwrap();
+        (start_ns - 1_767_225_600_000_000_000) / 1_000_000_000
+    };
+    assert_eq!(after.iter().map(second).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 3, 4]);
+}
+
 /// An agent's journal names its files by measurement and time: those that are not chosen are not read.
 #[test]
 fn names_in_a_journal_spare_reading() {
@@ -70,10 +107,11 @@ fn names_in_a_journal_spare_reading() {
     let name = |epoch: i64| {
         format!("{}-1000000000-00000000000000ff-{epoch}.fgs", start_ns + epoch * 1_000_000_000)
     };
-    for epoch in 0..5 {
-        let from = format!("{folder}/flows-{epoch:010}.fgs");
+    for (epoch, from) in (0..5).zip(named(&folder, "flows")) {
         fs::rename(from, format!("{}/{}", day("flows"), name(epoch))).unwrap();
-        fs::remove_file(format!("{folder}/sources-{epoch:010}.fgs")).unwrap();
+    }
+    for path in named(&folder, "sources") {
+        fs::remove_file(path).unwrap();
     }
     fs::write(format!("{}/{}", day("flows"), name(2)), "damaged").unwrap();
     fs::write(format!("{}/{}", day("sources"), name(0)), "damaged").unwrap();

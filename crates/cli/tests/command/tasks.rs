@@ -55,6 +55,15 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// The files that `FOLDER/*.fgs` names, ordered by name. Another word stays as it is.
+fn files(word: String) -> Vec<String> {
+    let Some(folder) = word.strip_suffix("/*.fgs") else { return vec![word] };
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> = paths.map(|path| path.to_str().unwrap().to_owned()).collect();
+    paths.sort();
+    paths
+}
+
 /// The folders that tasks name.
 struct Places(Vec<(&'static str, String)>);
 
@@ -65,7 +74,7 @@ impl Places {
 
     /// Runs one command line, whose input may be a file behind `<`.
     fn run(&self, line: &str) -> Answer {
-        let words = words(&self.expand(line));
+        let words: Vec<_> = words(&self.expand(line)).into_iter().flat_map(files).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         assert_eq!(words[0], "flowgauge", "{line}");
         match &words[1..] {
