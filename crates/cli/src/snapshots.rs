@@ -97,7 +97,7 @@ fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Runs `flowgauge query`.
 pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     flowgauge_options::check_flows(query.task.as_deref(), &query.flow).map_err(Failure::Usage)?;
-    let files = stored_files(&query.snapshots, &query.selection)?;
+    let mut files = stored_files(&query.snapshots, &query.selection)?;
     let place = (query.output.format.unwrap_or_default(), query.output.path.as_deref());
     let text = Text { rows: query.top, look: query.output.look(place.1) };
     let mut inputs = inputs(&files, &query.reading);
@@ -110,6 +110,9 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     let seed = read_seed(seed_file.as_deref())?;
     let (memory, seed) = (query.reading.memory, seed.as_ref());
     let mut reader = SnapshotReader { memory, seed, bytes: Vec::new(), spare: None };
+    if query.selection.step.is_some() && files.len() > 1 {
+        files = reader.sorted(files)?;
+    }
     let mut sum: Option<Sum> = None;
     let mut asked = 0;
     let mut passed = BTreeSet::new();
@@ -254,6 +257,23 @@ struct SnapshotReader<'a> {
 }
 
 impl SnapshotReader<'_> {
+    /// Sorts files by the starts of their epochs, so that the epochs of a time step are neighbors,
+    /// whatever their hosts. Reads regular files whose names do not show the start.
+    fn sorted(&mut self, files: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+        let mut found = Vec::new();
+        for path in files {
+            let mut start_ns = named(&path).map(|(start_ns, _)| start_ns);
+            if start_ns.is_none() && path.is_file() {
+                let snapshot = self.read(&path)?;
+                start_ns = start(&snapshot);
+                self.spare = Some(snapshot);
+            }
+            found.push((start_ns, path));
+        }
+        found.sort_by_key(|(start_ns, _)| *start_ns);
+        Ok(found.into_iter().map(|(_, path)| path).collect())
+    }
+
     fn read(&mut self, path: &Path) -> Result<Snapshot, Failure> {
         let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
         let cannot = |error: io::Error| failed(format!("cannot be read: {error}"));

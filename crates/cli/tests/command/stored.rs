@@ -68,6 +68,30 @@ fn epochs_of_a_folder_are_chosen_by_measurement_and_time_and_added_up_in_steps()
     assert_eq!(epochs(&both).len(), 4);
 }
 
+/// The epochs of several hosts are added up in each step, whether the names of their files show the
+/// start or not.
+#[test]
+fn a_step_adds_up_several_hosts() {
+    let (one, other) = (stored("stored-host-1"), stored("stored-host-2"));
+    let options = ["--measurement", "flows", "--task", "top", "--step", "2s"];
+    let of = |paths: &[&str]| epochs(&[paths, &options].concat());
+    let at = |second: &str, packets: u64| (second.to_owned(), packets);
+    let sums = [at("00", 40_000), at("02", 40_000), at("04", 20_000)];
+    assert_eq!(of(&[&one, &other]), sums);
+    let (mut paths, reversed) = (Vec::new(), ["d", "b", "a", "e", "c"]);
+    for (path, name) in named(&other, "flows").iter().zip(reversed) {
+        let to = format!("{other}/{name}.fgs");
+        fs::rename(path, &to).unwrap();
+        paths.push(to);
+    }
+    paths.sort();
+    assert_eq!(of(&[&one, &other]), sums);
+    let seed = format!("{one}/seed");
+    let paths: Vec<&str> =
+        ["--seed-file", &seed].into_iter().chain(paths.iter().map(String::as_str)).collect();
+    assert_eq!(of(&paths), [at("00", 20_000), at("02", 20_000), at("04", 10_000)]);
+}
+
 /// A later run into the same folder leaves the files of an earlier one, also one that began at the
 /// same time. Their names sort by time.
 #[test]
