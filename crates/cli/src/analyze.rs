@@ -47,7 +47,7 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let finished = output::finish(outlets, outcome);
     bar.finish();
     let outcome = finished?;
-    let written = tap.finish();
+    let written = tap.finish(outcome.problems.is_empty());
     if let Some(verbose) = verbose {
         verbose.end(&outcome);
     }

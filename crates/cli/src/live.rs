@@ -90,7 +90,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let mut outlets = output::outlets(Pace::Live, sinks)?;
     let ended = flowgauge_engine::run_queues(plan, sources, &mut outlets);
     let (outcome, complete) = output::finish_live(outlets, ended)?;
-    let written = tap.finish();
+    let written = tap.finish(outcome.problems.is_empty());
     if let Some(verbose) = verbose {
         verbose.end(&outcome);
     }

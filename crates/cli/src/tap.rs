@@ -1,6 +1,6 @@
 //! A tap on the packets that are read: `-s` truncates them, `-w` writes those that pass the filter.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub(crate) struct Tap {
 
 /// A file to which packets are written.
 struct Recording {
-    writer: Writer<Box<dyn Write + Send>>,
+    to: Output,
     name: String,
     /// The filters; a packet is written if it passes one of them. If there are none, every packet
     /// is.
@@ -38,20 +38,26 @@ struct Recording {
     failed: bool,
 }
 
+/// Where packets are written.
+enum Output {
+    /// A capture that has begun.
+    Begun(Writer<Box<dyn Write + Send>>),
+    /// A file that stays as it is until there is a packet to write.
+    Old(File),
+}
+
 impl Tap {
-    /// The tap of a run of these measurements over `inputs`. Begins the file.
+    /// The tap of a run of these measurements over `inputs`. Opens the file.
     pub(crate) fn new(run: &Run, configs: &[Config], inputs: &[PathBuf]) -> Result<Self, Failure> {
         let recording = match &run.write {
             None => None,
             Some(path) => {
                 let (name, to) = open(run, path, inputs)?;
-                let begun = Writer::new(to);
-                let writer = begun.map_err(|error| cannot(&name, &error))?;
                 let filters: Option<Vec<_>> =
                     configs.iter().map(|config| config.filter.clone()).collect();
                 let (filters, left) =
                     (filters.unwrap_or_default(), run.running.count.unwrap_or(u64::MAX));
-                let recording = Recording { writer, name, filters, left, failed: false };
+                let recording = Recording { to, name, filters, left, failed: false };
                 Some(Arc::new(Mutex::new(recording)))
             }
         };
@@ -71,13 +77,19 @@ impl Tap {
         Box::new(Tapped { source, tap: self.clone() })
     }
 
-    /// Writes buffered packets; returns whether the file has all packets.
-    pub(crate) fn finish(self) -> bool {
+    /// Writes buffered packets; returns whether the file has all packets. Without a packet, an old
+    /// file is emptied only if the inputs were `readable`.
+    pub(crate) fn finish(self, readable: bool) -> bool {
         let Some(recording) = self.recording else { return true };
         let mut recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
-        if !recording.failed
-            && let Err(error) = recording.writer.flush()
-        {
+        if recording.failed {
+            return false;
+        }
+        let flushed = match &recording.to {
+            Output::Old(_) if !readable => Ok(()),
+            _ => recording.to.write(Writer::flush),
+        };
+        if let Err(error) = flushed {
             recording.fail(&error);
         }
         !recording.failed
@@ -101,7 +113,8 @@ impl Recording {
             };
             if self.filters.is_empty() || self.filters.iter_mut().any(matches) {
                 self.left -= 1;
-                if let Err(error) = self.writer.write(&frame) {
+                let written = self.to.write(|writer| writer.write(&frame));
+                if let Err(error) = written {
                     self.fail(&error);
                 }
             }
@@ -118,16 +131,34 @@ impl Recording {
     }
 }
 
+impl Output {
+    /// Begins a capture.
+    fn begin(to: impl Write + Send + 'static) -> io::Result<Self> {
+        Ok(Self::Begun(Writer::new(Box::new(BufWriter::new(to)) as _)?))
+    }
+
+    /// Calls `write` with the capture, which replaces an old file first.
+    fn write(
+        &mut self,
+        write: impl FnOnce(&mut Writer<Box<dyn Write + Send>>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if let Self::Old(file) = self {
+            file.set_len(0)?;
+            *self = Self::begin(file.try_clone()?)?;
+        }
+        match self {
+            Self::Begun(writer) => write(writer),
+            Self::Old(_) => Ok(()),
+        }
+    }
+}
+
 fn cannot(name: &str, error: &io::Error) -> Failure {
     Failure::Failed(format!("cannot write {name}: {error}"))
 }
 
 /// Opens the file of `-w`.
-fn open(
-    run: &Run,
-    path: &Path,
-    inputs: &[PathBuf],
-) -> Result<(String, Box<dyn Write + Send>), Failure> {
+fn open(run: &Run, path: &Path, inputs: &[PathBuf]) -> Result<(String, Output), Failure> {
     if path != Path::new("-") {
         refuse_input("capture", path, inputs)?;
         let report = |one: &Destination| one.path.as_deref().is_some_and(|other| same(path, other));
@@ -138,8 +169,18 @@ fn open(
             )));
         }
         let name = path.display().to_string();
-        let file = File::create(path).map_err(|error| cannot(&name, &error))?;
-        return Ok((name, Box::new(BufWriter::new(file))));
+        let open = || {
+            let options = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            let file = options?;
+            let metadata = file.metadata()?;
+            if metadata.is_file() && metadata.len() > 0 {
+                Ok(Output::Old(file))
+            } else {
+                Output::begin(file)
+            }
+        };
+        let opened = open().map_err(|error| cannot(&name, &error))?;
+        return Ok((name, opened));
     }
     if run
         .destinations()
@@ -154,7 +195,9 @@ fn open(
         let message = "refusing to write a binary capture to a terminal; name a file with -w";
         return Err(Failure::Usage(message.to_owned()));
     }
-    Ok(("standard output".to_owned(), Box::new(BufWriter::new(io::stdout()))))
+    let name = "standard output".to_owned();
+    let begun = Output::begin(io::stdout()).map_err(|error| cannot(&name, &error))?;
+    Ok((name, begun))
 }
 
 /// A source with a tap.

@@ -222,6 +222,27 @@ fn packets_that_pass_the_filter_are_written() {
     assert_eq!(account(&both), account(&capture));
 }
 
+/// An old file stays where there is nothing to read. Otherwise it is replaced, even if no packet
+/// passes.
+#[test]
+fn an_old_capture_outlives_a_run_without_packets() {
+    let folder = folder("old-capture");
+    let kept = folder.join("keep.pcap").to_str().unwrap().to_owned();
+    let capture = file("old-capture.pcap", &pcap(&traffic()));
+    let old = vec![7; 1 << 20];
+    fs::write(&kept, &old).unwrap();
+    let missing = folder.join("missing.pcap").to_str().unwrap().to_owned();
+    let answer = flowgauge(&["analyze", &missing, "-w", &kept]);
+    assert_eq!((answer.code, answer.err.lines().count()), (1, 1), "{}", answer.err);
+    assert_eq!(fs::read(&kept).unwrap(), old);
+    assert_eq!(flowgauge(&["live", "-i", "no-such-port", "-w", &kept]).code, 1);
+    assert_eq!(fs::read(&kept).unwrap(), old);
+    assert_eq!(flowgauge(&["analyze", &capture, "-w", &kept, "--filter", "udp"]).code, 0);
+    assert_eq!(measured(&[&kept]), measured(&[&capture, "--filter", "udp"]));
+    assert_eq!(flowgauge(&["analyze", &capture, "-w", &kept, "--filter", "sctp"]).code, 0);
+    assert_eq!(fs::read(&kept).unwrap().len(), 28, "a section without packets");
+}
+
 #[test]
 fn packets_go_to_standard_output_where_reports_do_not() {
     let folder = folder("piped");
