@@ -117,6 +117,11 @@ fn library_allocates(name: &str) -> bool {
     name.starts_with("kll ")
 }
 
+/// These draw a sample of their own in each epoch, so that reports differ in length.
+fn draws(name: &str) -> bool {
+    ["netflow ", "rhhh ", "csm "].iter().any(|sampler| name.starts_with(sampler))
+}
+
 /// Whether every flow is listed with its exact size.
 fn is_table(config: &Config) -> bool {
     Plan::new(config.clone()).unwrap().explain().lanes[0].flows.is_some()
@@ -237,6 +242,12 @@ fn epochs_allocate_for_their_reports_only_and_keep_nothing() {
                 assert_eq!(short, long, "{name} {one:?}");
             }
             if library_allocates(&name) {
+                continue;
+            }
+            if draws(&name) {
+                let kept = short.iter().map(|step| step.bytes).sum::<i64>();
+                let most = short.iter().map(|step| step.allocations).max();
+                assert!(kept.abs() < 8 << 10 && most < Some(1_000), "{name} {one:?} {short:?}");
                 continue;
             }
             let first = Step { bytes: 0, ..short[0] };
