@@ -118,7 +118,7 @@ pub fn run(
                     next = None;
                 }
             }
-            if next.is_some() && running.is_at_end(&configuration) {
+            if running.is_at_end(&configuration) && next.is_some() {
                 running.stop.store(true, Ordering::Relaxed);
             }
             running.watchdog.look();

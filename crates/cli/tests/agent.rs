@@ -257,6 +257,30 @@ fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
     assert!(place.queried("hosts") > 1000);
 }
 
+/// A reload in the middle of an epoch waits for its end.
+#[test]
+fn a_reload_cuts_no_epoch_in_two() {
+    let place = Place::new("reload");
+    let file = place.0.join("agent.yaml");
+    let long = fs::read_to_string(&file).unwrap().replace("100ms", "2s").replace("50ms", "1s");
+    fs::write(&file, &long).unwrap();
+    let running = place.start();
+    let of_flows = |place: &Place| -> Vec<Value> {
+        place.reported().into_iter().filter(|line| line["measurement"] == "flows").collect()
+    };
+    wait("no report", || of_flows(&place).len() > 1);
+    // The next epoch has just begun.
+    fs::write(&file, long.replace("tasks: [top]", "tasks: [cardinality]")).unwrap();
+    let before = of_flows(&place).len();
+    running.signal("HUP");
+    let asked = |line: &Value| line["tasks"]["cardinality"].is_object();
+    wait("the new file does not take effect", || of_flows(&place).iter().any(asked));
+    let lines = of_flows(&place);
+    assert!(lines[before]["coverage"].as_f64().unwrap_or(1.0) > 0.99, "{}", lines[before]);
+    assert!(!asked(&lines[before]), "the old file ends with the epoch");
+    running.end("TERM");
+}
+
 /// The messages that a service manager receives, over a socket like systemd's.
 #[test]
 fn systemd_hears_of_the_start_the_life_and_the_end() {
