@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowgauge_engine::sink::{Outlets, QUEUE_BYTES, Sink, units};
 use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
@@ -34,6 +34,10 @@ use crate::supervision::{self, Watchdog};
 
 /// Interval between checks for signals and for the end of the run.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// The first and the longest delay before sources and outputs are opened again that a reload could
+/// not open. The delay doubles each time.
+const DELAYS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
 
 /// Time that the outputs of a run have to finish.
 const FINISH: Duration = Duration::from_secs(5);
@@ -74,8 +78,11 @@ pub fn reserve(configuration: &Configuration) {
 /// valid file takes effect at the end of an epoch. `more` supplies sinks in addition to those of
 /// the file. `sandbox` is the sandbox that the process has entered, if any.
 ///
+/// Sources and outputs must open at the start. If neither the new file nor the old one can be opened
+/// at a reload, it tries the old one again until it can.
+///
 /// # Errors
-/// When the file is invalid, a source or an output cannot be opened, or a thread fails.
+/// When the file is invalid, a source or an output cannot be opened at the start, or a thread fails.
 pub fn run(
     origin: &Origin,
     more: &dyn Fn() -> Vec<Box<dyn Sink>>,
@@ -88,6 +95,8 @@ pub fn run(
     let alerts = Alerts::start(configuration.alerts.clone(), helper.cloned());
     let alerts = Arc::new(Mutex::new(alerts.map_err(|error| no_thread(&error))?));
     let mut before = None;
+    // None until the first run.
+    let mut retry: Option<Retry> = None;
     loop {
         let started = Data::open(&configuration.agent.data).and_then(|data| {
             Ok((Running::start(&configuration, &data, &alerts, more(), helper)?, data))
@@ -99,8 +108,24 @@ pub fn run(
                 configuration = before;
                 continue;
             }
-            (Err(error), None) => return Err(error),
+            (Err(error), None) => {
+                let Some(retry) = &mut retry else { return Err(error) };
+                match retry.wait(&error, &mut signals) {
+                    None => {}
+                    Some(SIGHUP) => {
+                        if let Some(next) = again(origin, &configuration, None, sandbox) {
+                            before = Some(std::mem::replace(&mut configuration, next));
+                        }
+                    }
+                    Some(_) => {
+                        supervision::stopping();
+                        return Ok(());
+                    }
+                }
+                continue;
+            }
         };
+        retry = Some(Retry::new());
         say(&format!(
             "measuring {} ({})",
             sources(&configuration),
@@ -129,6 +154,40 @@ pub fn run(
             Some(next) => before = Some(std::mem::replace(&mut configuration, next)),
             None => return Ok(()),
         }
+    }
+}
+
+/// The wait for sources and outputs that cannot be opened.
+struct Retry {
+    delay: Duration,
+    /// The last reason that was logged.
+    told: String,
+}
+
+impl Retry {
+    fn new() -> Self {
+        Self { delay: DELAYS[0], told: String::new() }
+    }
+
+    /// Waits before the next try. Returns the signal that ended the wait, if one did.
+    fn wait(&mut self, error: &Failure, signals: &mut Signals) -> Option<i32> {
+        let reason = error.to_string();
+        if self.told != reason {
+            warn(&format!("measuring nothing: {reason}; trying again"));
+            self.told = reason;
+        }
+        let until = Instant::now() + self.delay;
+        self.delay = DELAYS[1].min(2 * self.delay);
+        // It has no source that could hang.
+        let mut watchdog = Watchdog::new();
+        while Instant::now() < until {
+            if let Some(signal) = signals.pending().next() {
+                return Some(signal);
+            }
+            watchdog.look();
+            thread::sleep(LOOK);
+        }
+        None
     }
 }
 

@@ -281,6 +281,34 @@ fn a_reload_cuts_no_epoch_in_two() {
     running.end("TERM");
 }
 
+/// A reload finds neither the new source nor the old one: it waits for them.
+#[test]
+fn a_reload_waits_for_sources_that_are_gone() {
+    let place = Place::new("gone");
+    let log = place.0.join("log");
+    let mut command = place.command();
+    let running = Running(Some(command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap()));
+    let says = |what: &str| fs::read_to_string(&log).unwrap().matches(what).count();
+    wait("no report", || place.lines().len() > 3);
+    let (capture, away) = (place.path("traffic.pcap"), place.path("away.pcap"));
+    fs::rename(&capture, &away).unwrap();
+    let outage = "measuring nothing: cannot read ";
+    running.signal("HUP");
+    wait("the source is not waited for", || says(outage) == 1);
+    // It still obeys, and goes on when the source is back.
+    running.signal("HUP");
+    wait("a second reload is not tried", || says("keeping the configuration: ") == 2);
+    let there = place.lines().len();
+    fs::rename(&away, &capture).unwrap();
+    wait("it measures no more", || place.lines().len() > there + 3);
+    assert_eq!(says(outage), 1, "an outage is one line");
+    fs::rename(&capture, &away).unwrap();
+    running.signal("HUP");
+    wait("the source is not waited for", || says(outage) == 2);
+    let ended = running.end("TERM");
+    assert!(ended.status.success(), "{}", fs::read_to_string(&log).unwrap());
+}
+
 /// The messages that a service manager receives, over a socket like systemd's.
 #[test]
 fn systemd_hears_of_the_start_the_life_and_the_end() {
