@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use flowgauge_engine::sink::{Outlets, QUEUE_BYTES, Sink, units};
-use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
+use flowgauge_engine::sink::{QUEUE_BYTES, Sink, units};
+use flowgauge_engine::{EngineError, EpochLength, Outcome, seed};
 use flowgauge_kernel::reserve_heap;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,6 +18,7 @@ use crate::alert::{Alerts, OfRun};
 use crate::config::{Configuration, Engine, SourceOptions};
 use crate::console::Console;
 use crate::data::Data;
+use crate::deliveries::DeliveryLog;
 use crate::feed::Feed;
 use crate::http::Server;
 use crate::journal::Journal;
@@ -147,6 +148,7 @@ pub fn run(
                 running.stop.store(true, Ordering::Relaxed);
             }
             running.watchdog.look();
+            running.log.look();
             thread::sleep(LOOK);
         }
         running.end()?;
@@ -235,6 +237,7 @@ struct Running {
     thread: JoinHandle<Result<Outcome, EngineError>>,
     stop: Arc<AtomicBool>,
     watchdog: Watchdog,
+    log: DeliveryLog,
     /// Dropping them with the run stops them.
     _servers: Vec<Server>,
     /// End of the current epoch of the measurement with the longest epochs.
@@ -275,12 +278,12 @@ impl Running {
         let lines = Lines::new(&configuration.agent.name(), &configuration.hash, names);
         let options = &configuration.sinks;
         let mut to = Outputs::new(options, lines, &secret)?;
-        to.add(Box::new(journal), Content::AsMeasured);
+        to.add("journal", Box::new(journal), Content::AsMeasured);
         for sink in more {
-            to.add(sink, Content::Report(None));
+            to.add("last-reports", sink, Content::Report(None));
         }
         let feed = Feed::open(&data.folder.join(SOCKET), to.lines(None))?;
-        to.add(Box::new(feed), Content::Report(None));
+        to.add("socket", Box::new(feed), Content::Report(None));
         let names: Vec<_> =
             configuration.measurements.iter().map(|config| config.name.clone()).collect();
         to.write(options, &names)?;
@@ -289,8 +292,8 @@ impl Running {
             let (agent, hash) = (configuration.agent.name(), &configuration.hash);
             let from = kafka::From { agent, hash, data: &data.folder, stop: &stop };
             let lines = to.lines(options.anonymize);
-            for sink in kafka::open(options, &from, lines)? {
-                to.add(sink, Content::Report(options.anonymize));
+            for (name, sink) in kafka::open(options, &from, lines)? {
+                to.add(name, sink, Content::Report(options.anonymize));
             }
         }
         let board = {
@@ -298,18 +301,17 @@ impl Running {
             alerts.reload(configuration.alerts.clone());
             alerts.board()
         };
-        to.add(Box::new(OfRun(Arc::clone(alerts))), Content::Report(None));
+        to.add("alerts", Box::new(OfRun(Arc::clone(alerts))), Content::Report(None));
         if let Some(prometheus) = &options.prometheus {
             let metrics = Metrics::new(prometheus.series, board.clone(), Arc::clone(&kept));
             to.scrape(prometheus, metrics.with_exporters(exporters), watchdog.health())?;
         }
         if let Some(options) = &options.console {
             let (agent, health) = (configuration.agent.name(), watchdog.health());
-            let console = Console::new(agent, names, board, health.clone());
+            let console = Console::new(agent, names, board, health.clone(), to.deliveries());
             to.show(options, console, health, &data.folder)?;
         }
-        let Outputs { sinks, servers, .. } = to;
-        let mut outlets = Outlets::new(Pace::Live, sinks).map_err(|error| no_thread(&error))?;
+        let (mut outlets, log, servers) = to.start().map_err(|error| no_thread(&error))?;
         let run = move || {
             let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;
             for ending in outlets.finish(FINISH) {
@@ -327,7 +329,7 @@ impl Running {
             .spawn(run)
             .map_err(|error| no_thread(&error))?;
         let ends_ns = end_of_epochs(configuration, now_ns());
-        Ok(Self { thread, stop, watchdog, _servers: servers, ends_ns })
+        Ok(Self { thread, stop, watchdog, log, _servers: servers, ends_ns })
     }
 
     /// Whether an epoch of the longest measurement has just ended. Measurements whose epoch length

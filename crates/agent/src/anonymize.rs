@@ -137,6 +137,10 @@ impl Sink for Anonymous {
         }
     }
 
+    fn lost(&mut self) -> u64 {
+        self.sink.lost()
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         self.sink.finish()
     }

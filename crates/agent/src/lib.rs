@@ -16,6 +16,7 @@ pub mod collect;
 pub mod config;
 pub mod console;
 mod data;
+pub mod deliveries;
 pub mod feed;
 mod files;
 pub mod http;

@@ -1,15 +1,18 @@
 //! The sinks that a configuration asks for, some with anonymous reports.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use flowgauge_engine::sink::Sink;
+use flowgauge_engine::Pace;
+use flowgauge_engine::sink::{Outlets, Sink};
 
 use crate::Failure;
 use crate::anonymize::{Anonymizer, Method};
 use crate::archive::Archive;
 use crate::config::Sinks;
 use crate::console::{self, Console, ConsoleSink};
+use crate::deliveries::{Deliveries, DeliveryLog};
 use crate::files::Files;
 use crate::http::{self, Health, Server};
 use crate::ipfix::Exporter;
@@ -27,9 +30,10 @@ pub(crate) enum Content {
 
 /// The sinks of a run, and the servers some of them need.
 pub(crate) struct Outputs {
-    pub(crate) sinks: Vec<Box<dyn Sink>>,
-    /// Dropping them stops them.
-    pub(crate) servers: Vec<Server>,
+    sinks: Vec<Box<dyn Sink>>,
+    names: Vec<&'static str>,
+    deliveries: Deliveries,
+    servers: Vec<Server>,
     lines: Lines,
     /// Whether all sinks receive anonymous reports.
     all: bool,
@@ -39,8 +43,10 @@ pub(crate) struct Outputs {
 impl Outputs {
     /// No sinks yet. The secret file gives the key that makes addresses anonymous.
     pub(crate) fn new(options: &Sinks, lines: Lines, secret: &Path) -> Result<Self, Failure> {
-        let (sinks, servers, all) = (Vec::new(), Vec::new(), options.anonymize.is_some());
-        Ok(Self { sinks, servers, lines, all, anonymizer: Anonymizer::new(secret)? })
+        let (sinks, names, servers) = (Vec::new(), Vec::new(), Vec::new());
+        let (deliveries, all) = (Deliveries::default(), options.anonymize.is_some());
+        let anonymizer = Anonymizer::new(secret)?;
+        Ok(Self { sinks, names, deliveries, servers, lines, all, anonymizer })
     }
 
     /// Lines for a sink with this option.
@@ -49,12 +55,18 @@ impl Outputs {
         if self.all || anonymize.is_some() { lines.anonymous() } else { lines }
     }
 
-    /// Adds a sink.
-    pub(crate) fn add(&mut self, sink: Box<dyn Sink>, content: Content) {
+    /// How the sinks fare, once they are started.
+    pub(crate) fn deliveries(&self) -> Deliveries {
+        self.deliveries.clone()
+    }
+
+    /// Adds a sink under a name of its own.
+    pub(crate) fn add(&mut self, name: &'static str, sink: Box<dyn Sink>, content: Content) {
         let anonymous = match content {
             Content::AsMeasured => false,
             Content::Report(anonymize) => self.all || anonymize.is_some(),
         };
+        self.names.push(name);
         self.sinks.push(if anonymous { self.anonymizer.before(sink) } else { sink });
     }
 
@@ -62,14 +74,15 @@ impl Outputs {
     pub(crate) fn write(&mut self, options: &Sinks, names: &[String]) -> Result<(), Failure> {
         if let Some(files) = &options.files {
             let sink = Files::open(files, self.lines(files.anonymize))?;
-            self.add(Box::new(sink), Content::Report(files.anonymize));
+            self.add("files", Box::new(sink), Content::Report(files.anonymize));
         }
         if let Some(parquet) = &options.parquet {
-            self.add(Box::new(Archive::open(parquet)?), Content::Report(parquet.anonymize));
+            let sink = Archive::open(parquet)?;
+            self.add("parquet", Box::new(sink), Content::Report(parquet.anonymize));
         }
         if let Some(ipfix) = &options.ipfix {
             let exporter = Exporter::new(ipfix, names.to_vec());
-            self.add(Box::new(exporter), Content::Report(ipfix.anonymize));
+            self.add("ipfix", Box::new(exporter), Content::Report(ipfix.anonymize));
         }
         Ok(())
     }
@@ -81,9 +94,10 @@ impl Outputs {
         metrics: Metrics,
         health: &Health,
     ) -> Result<(), Failure> {
+        let metrics = metrics.with_deliveries(self.deliveries());
         let routes = http::metrics(metrics.clone()).merge(health.routes());
         self.servers.push(Server::start("prometheus", &options.access(), routes)?);
-        self.add(Box::new(metrics), Content::Report(options.anonymize));
+        self.add("prometheus", Box::new(metrics), Content::Report(options.anonymize));
         Ok(())
     }
 
@@ -99,7 +113,14 @@ impl Outputs {
         self.servers.push(Server::start("console", &options.access(), routes)?);
         let lines = self.lines(options.anonymize);
         let sink = ConsoleSink::open(console, lines, data)?;
-        self.add(Box::new(sink), Content::Report(options.anonymize));
+        self.add("console", Box::new(sink), Content::Report(options.anonymize));
         Ok(())
+    }
+
+    /// Starts the sinks. Dropping the servers stops them.
+    pub(crate) fn start(self) -> io::Result<(Outlets, DeliveryLog, Vec<Server>)> {
+        let outlets = Outlets::new(Pace::Live, self.sinks)?;
+        let log = self.deliveries.watch(self.names, &outlets);
+        Ok((outlets, log, self.servers))
     }
 }

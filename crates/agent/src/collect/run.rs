@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flowgauge_engine::Pace;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::{Item, Outlets, Sink};
 use flowgauge_engine::snapshot::Snapshot;
@@ -20,6 +19,7 @@ use crate::agent::Origin;
 use crate::alert::Board;
 use crate::console::Console;
 use crate::data::Data;
+use crate::deliveries::DeliveryLog;
 use crate::http::Server;
 use crate::journal;
 use crate::kafka;
@@ -108,6 +108,7 @@ struct Running {
     consumer: Consumer,
     collector: Collector,
     outlets: Outlets,
+    log: DeliveryLog,
     /// Dropping them with the run stops them.
     _servers: Vec<Server>,
     data: Data,
@@ -132,7 +133,7 @@ impl Running {
         let options = &configuration.sinks;
         let mut to = Outputs::new(options, lines, &configuration.collect.seed)?;
         for sink in more {
-            to.add(sink, Content::Report(None));
+            to.add("last-reports", sink, Content::Report(None));
         }
         let measurements: Vec<_> = configuration.measurements.keys().cloned().collect();
         to.write(options, &measurements)?;
@@ -141,8 +142,8 @@ impl Running {
             let (agent, hash) = (name.clone(), &configuration.hash);
             let from = kafka::From { agent, hash, data: &data.folder, stop: &Arc::default() };
             let lines = to.lines(options.anonymize);
-            for sink in kafka::open(options, &from, lines)? {
-                to.add(sink, Content::Report(options.anonymize));
+            for (name, sink) in kafka::open(options, &from, lines)? {
+                to.add(name, sink, Content::Report(options.anonymize));
             }
         }
         if let Some(prometheus) = &options.prometheus {
@@ -151,12 +152,12 @@ impl Running {
         }
         if let Some(options) = &options.console {
             let health = watchdog.health();
-            let console =
-                Console::new(name.clone(), measurements, Board::default(), health.clone());
+            let (name, board) = (name.clone(), Board::default());
+            let console = Console::new(name, measurements, board, health.clone(), to.deliveries());
             to.show(options, console, health, &data.folder)?;
         }
-        let Outputs { sinks, servers, .. } = to;
-        let outlets = Outlets::new(Pace::Live, sinks)
+        let (outlets, log, servers) = to
+            .start()
             .map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))?;
         let mut known = configuration.known();
         let kept = std::fs::read_to_string(data.folder.join(AGENTS)).unwrap_or_default();
@@ -170,6 +171,7 @@ impl Running {
             consumer,
             collector,
             outlets,
+            log,
             _servers: servers,
             data,
             watchdog,
@@ -230,6 +232,7 @@ impl Running {
             self.keep(false);
         }
         self.watchdog.look();
+        self.log.look();
     }
 
     /// Commits positions, and saves the learned agents. Nothing is committed while an output still

@@ -42,7 +42,6 @@ function showHealth() {
   const of = standing.measurements;
   // A lost packet is lost to all measurements.
   const most = (field) => of.reduce((all, one) => Math.max(all, one[field]), 0);
-  const undelivered = of.reduce((all, one) => all + one.undelivered, 0);
   // An epoch is overdue when it would have ended twice since.
   const isLate = (one) => one.newest_end && ageOf(one.newest_end) > 2 * between(one.newest_start, one.newest_end) + 5;
   const old = (one) => {
@@ -54,7 +53,8 @@ function showHealth() {
     standing.problem,
     most('lost') ? count(most('lost')) + ' packets lost before they were read' : null,
     most('dropped') ? count(most('dropped')) + ' packets dropped by slow workers' : null,
-    undelivered ? plural(undelivered, 'report') + ' undelivered' : null,
+    ...standing.sinks.map((one) => one.problem),
+    ...standing.sinks.map((one) => one.undelivered ? plural(one.undelivered, 'item') + ' undelivered to ' + one.sink : null),
     standing.alerts_missed ? plural(standing.alerts_missed, 'change') + ' of alerts not announced' : null,
     of.some(isLate) ? 'no new epoch of ' + of.filter(isLate).map((one) => one.measurement).join(', ') + ': no packets come, or the agent is behind' : null,
   ].filter(Boolean);

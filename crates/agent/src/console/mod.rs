@@ -29,6 +29,7 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 use crate::Failure;
 use crate::alert::Board;
 use crate::anonymize::Method;
+use crate::deliveries::Deliveries;
 use crate::http::{Access, Health, listen};
 use crate::lines::Lines;
 use crate::replay::now_ns;
@@ -80,6 +81,7 @@ pub struct Console {
     measurements: Vec<String>,
     board: Board,
     health: Health,
+    deliveries: Deliveries,
     /// Start of collection.
     since_ns: i64,
     kept: Mutex<Kept>,
@@ -181,22 +183,23 @@ impl Kept {
 }
 
 impl Console {
-    /// An empty console of the agent with this name, with its measurements, alerts and health.
+    /// An empty console of the agent with this name, with its measurements, alerts, health and sinks.
     pub fn new(
         agent: String,
         measurements: Vec<String>,
         board: Board,
         health: Health,
+        deliveries: Deliveries,
     ) -> Arc<Self> {
-        let (kept, (events, _)) = (Mutex::default(), channel(WAITING));
-        Arc::new(Self { agent, measurements, board, health, since_ns: now_ns(), kept, events })
+        let (since_ns, kept, (events, _)) = (now_ns(), Mutex::default(), channel(WAITING));
+        Arc::new(Self { agent, measurements, board, health, deliveries, since_ns, kept, events })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agent's name, alerts and health.
+    /// The agent's name, alerts, health and sinks.
     fn status(&self) -> String {
         let alerts = self.board.standings().into_iter().map(|standing| {
             json!({
@@ -215,6 +218,7 @@ impl Console {
             "problem": self.health.problem(),
             "alerts": alerts,
             "alerts_missed": self.board.missed(),
+            "sinks": self.deliveries.get(),
             "measurements": self.each(|name, measured| measured.json(name)),
         })
         .to_string()
@@ -408,7 +412,8 @@ mod tests {
     fn status_and_history_name_each_measurement() {
         let health = Health::default();
         let names = ["two", "one"].map(str::to_owned).to_vec();
-        let console = Console::new("edge".to_owned(), names, Board::default(), health.clone());
+        let (board, sinks) = (Board::default(), Deliveries::default());
+        let console = Console::new("edge".to_owned(), names, board, health.clone(), sinks);
         console.kept().of(&"one".into()).empty_epochs += 3;
         // Measurements that a reload removed are not listed.
         console.kept().of(&"gone".into()).epochs += 1;

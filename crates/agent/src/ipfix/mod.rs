@@ -21,7 +21,6 @@ use serde::{Deserialize, Deserializer};
 
 use crate::config::IpfixOptions;
 use crate::has_port;
-use crate::log::{say, warn};
 use crate::replay::now_ns;
 
 /// Time limit for a collector to accept a connection or an epoch.
@@ -46,8 +45,6 @@ pub(crate) struct Exporter {
     announced: Option<Instant>,
     /// Data records sent in the session.
     sequence: u32,
-    /// Whether the last delivery failed.
-    is_failing: bool,
 }
 
 /// The connection to a collector.
@@ -66,7 +63,6 @@ impl Exporter {
             templates: Templates::default(),
             announced: None,
             sequence: 0,
-            is_failing: false,
         }
     }
 
@@ -143,15 +139,8 @@ impl Sink for Exporter {
         };
         let output = format!("the IPFIX collector {}", self.options.to);
         let exported = self.export(report, Instant::now());
-        let was_failing = std::mem::replace(&mut self.is_failing, exported.is_err());
         // Never `Closed`: the collector may come back.
-        let exported = exported.map_err(|error| SinkError::Write { output: output.clone(), error });
-        match &exported {
-            Err(error) if !was_failing => warn(&format!("{error}; trying again")),
-            Ok(()) if was_failing => say(&format!("{output} accepts reports again")),
-            _ => {}
-        }
-        exported
+        exported.map_err(|error| SinkError::Write { output, error })
     }
 }
 

@@ -19,7 +19,7 @@ use rdkafka::producer::{
 
 use super::Options;
 use super::options::{Sasl, Tls};
-use crate::log::{say, warn};
+use crate::log::say;
 use crate::{Failure, data};
 
 /// Time limit for brokers to acknowledge a record.
@@ -168,14 +168,8 @@ impl Producer {
                 RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::MessageBatchTooLarge,
             ))
         );
-        let was_failing = self.is_failing;
         self.is_failing = sent.is_err() && !is_refused;
-        let Err(error) = sent else {
-            if was_failing {
-                say(&format!("{} accepts records again", self.output));
-            }
-            return Ok(());
-        };
+        let Err(error) = sent else { return Ok(()) };
         let output = self.output.clone();
         if is_refused {
             if self.refused.insert(record.measurement.to_owned()) {
@@ -190,9 +184,6 @@ impl Producer {
             return Err(SinkError::Refused { output, error });
         }
         let error = self.error(self.explained(&error));
-        if !was_failing {
-            warn(&format!("{error}; trying again"));
-        }
         if self.fatal().is_some() {
             self.client = None;
         }

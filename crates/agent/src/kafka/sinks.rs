@@ -78,23 +78,25 @@ pub(crate) struct From<'a> {
     pub(crate) stop: &'a Arc<AtomicBool>,
 }
 
-/// Opens a sink for each kind of record. Brokers may be unreachable: the producers connect when
+/// Opens a sink for each kind of record, with its name. Brokers may be unreachable: the producers connect when
 /// there is something to send.
 pub(crate) fn open(
     options: &Options,
     from: &From<'_>,
     lines: Lines,
-) -> Result<Vec<Box<dyn Sink>>, Failure> {
+) -> Result<Vec<(&'static str, Box<dyn Sink>)>, Failure> {
     let From { agent, hash, data, stop } = from;
-    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let mut sinks: Vec<(_, Box<dyn Sink>)> = Vec::new();
     let producer = |what| Producer::new(options, what, agent);
     if options.what.contains(&What::Report) {
-        sinks.push(Box::new(Reports::new(producer("reports")?, lines, hash)));
+        let reports = Reports::new(producer("reports")?, lines, hash);
+        sinks.push(("kafka-reports", Box::new(reports)));
     }
     if options.what.contains(&What::Snapshot) {
         let positions = Positions::open(data).map_err(Failure::Output)?;
         let (producer, journal) = (producer("snapshots")?, data.join("journal"));
-        sinks.push(Box::new(Snapshots::new(producer, positions, journal, hash, stop)));
+        let snapshots = Snapshots::new(producer, positions, journal, hash, stop);
+        sinks.push(("kafka-snapshots", Box::new(snapshots)));
     }
     Ok(sinks)
 }

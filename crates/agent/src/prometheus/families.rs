@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use super::Metrics;
 
 /// Every family: its name (without the `_total` of counters), kind and help text.
-const FAMILIES: [(&str, MetricType, &str); 51] = [
+const FAMILIES: [(&str, MetricType, &str); 53] = [
     ("flowgauge_packets", Counter, "Packets with a key"),
     ("flowgauge_bytes", Counter, "Bytes of packets with a key, on the wire"),
     ("flowgauge_account_packets", Counter, "Packets by outcome"),
@@ -96,6 +96,8 @@ const FAMILIES: [(&str, MetricType, &str); 51] = [
         Counter,
         "Changes of alerts that could not be announced",
     ),
+    ("flowgauge_sink_failing", Gauge, "Whether the last delivery to a sink failed"),
+    ("flowgauge_sink_undelivered", Counter, "Items that a sink did not take"),
     ("flowgauge_agents", Gauge, "Agents expected, reported and missing in the last epoch"),
     ("flowgauge_epoch_snapshots", Gauge, "Snapshots merged in the last epoch"),
     ("flowgauge_collected_snapshots", Counter, "Snapshots read, by outcome"),

@@ -22,6 +22,7 @@ use serde::Deserialize;
 use crate::alert::Board;
 use crate::anonymize::Method;
 use crate::collect::PublishedCounts;
+use crate::deliveries::Deliveries;
 use crate::http::{Access, listen};
 use crate::journal::Counts;
 use samples::Flows;
@@ -86,6 +87,7 @@ pub struct Metrics {
     store: Arc<Mutex<Store>>,
     board: Board,
     journal: Option<Arc<Counts>>,
+    deliveries: Deliveries,
     exporters: Vec<Accounts>,
     collected: Option<PublishedCounts>,
 }
@@ -129,13 +131,20 @@ impl Metrics {
     fn empty(series: usize, board: Board) -> Self {
         let store = Store { flows: Flows::new(series), measured: BTreeMap::new() };
         let store = Arc::new(Mutex::new(store));
-        Self { store, board, journal: None, exporters: Vec::new(), collected: None }
+        let (journal, deliveries, exporters) = (None, Deliveries::default(), Vec::new());
+        Self { store, board, journal, deliveries, exporters, collected: None }
     }
 
     /// Adds the accounts of flow-record exporters.
     #[must_use]
     pub fn with_exporters(self, exporters: Vec<Accounts>) -> Self {
         Self { exporters, ..self }
+    }
+
+    /// Adds the states of the sinks.
+    #[must_use]
+    pub fn with_deliveries(self, deliveries: Deliveries) -> Self {
+        Self { deliveries, ..self }
     }
 
     /// All metrics in OpenMetrics text format.
@@ -153,6 +162,7 @@ impl Metrics {
         }
         samples.push(Sample::new("flowgauge_flow_series", &[], store.flows.len() as f64));
         samples::alerts(&self.board, &mut samples);
+        samples::deliveries(&self.deliveries, &mut samples);
         if let Some(journal) = &self.journal {
             samples::journal(journal, &mut samples);
         }

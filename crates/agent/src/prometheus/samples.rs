@@ -16,6 +16,7 @@ use flowgauge_records::Accounts;
 use super::Measured;
 use crate::alert::Board;
 use crate::alert::state::State;
+use crate::deliveries::{Deliveries, Delivery};
 use crate::journal::Counts;
 use crate::{collect, lines};
 
@@ -278,6 +279,16 @@ pub(super) fn alerts(board: &Board, to: &mut Vec<Sample>) {
         }
     }
     to.push(Sample::new("flowgauge_alert_notifications_missed", &[], board.missed() as f64));
+}
+
+/// The sinks.
+pub(super) fn deliveries(deliveries: &Deliveries, to: &mut Vec<Sample>) {
+    for Delivery { sink, problem, undelivered } in deliveries.get() {
+        let of = [("sink", sink)];
+        let is_failing = f64::from(u8::from(problem.is_some()));
+        to.push(Sample::new("flowgauge_sink_failing", &of, is_failing));
+        to.push(Sample::new("flowgauge_sink_undelivered", &of, undelivered as f64));
+    }
 }
 
 /// The kept epochs.

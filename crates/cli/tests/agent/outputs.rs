@@ -87,14 +87,7 @@ impl Subject {
 
     /// Whether the server at this address answers.
     fn answers(address: SocketAddr) -> bool {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        let mut answer = String::new();
-        let asked = stream.write_all(request.as_bytes());
-        asked.is_ok()
-            && stream.read_to_string(&mut answer).is_ok()
-            && answer.starts_with("HTTP/1.1 200")
+        get(address, "/healthz").starts_with("HTTP/1.1 200")
     }
 
     /// Ends the agent, which has measured every packet and reported every epoch. Returns its last words.
@@ -123,6 +116,22 @@ impl Subject {
     }
 }
 
+/// The answer of a server; empty if there is none.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut answer = String::new();
+    if let Ok(mut stream) = TcpStream::connect(address) {
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let asked = stream.write_all(request.as_bytes());
+        let read = asked.and_then(|()| stream.read_to_string(&mut answer));
+        if read.is_err() {
+            answer.clear();
+        }
+    }
+    answer
+}
+
 /// An address of this host at which nothing listens.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
@@ -139,6 +148,43 @@ fn lost(err: &str) -> u64 {
 fn complaints(err: &str) -> u64 {
     let complains = |line: &&str| line.contains("IPFIX") && line.ends_with("trying again");
     err.lines().filter(complains).count() as u64
+}
+
+/// The journal cannot be written for a while.
+#[test]
+fn a_sink_that_fails_is_named_and_shown_until_it_works_again() {
+    let place = Place::new("failing");
+    let (prometheus, console) = (free(), free());
+    place.write(&format!(
+        "\x20 prometheus: {{ listen: '{prometheus}' }}\n\x20 console: {{ listen: '{console}' }}\n"
+    ));
+    let running = place.start();
+    let is_failing = |failing: u8| {
+        let series = format!("flowgauge_sink_failing{{sink=\"journal\"}} {failing}");
+        get(prometheus, "/metrics").contains(&series)
+    };
+    wait("no metrics", || is_failing(0));
+    let journal = place.0.join("data/journal");
+    // The agent makes its folder again.
+    wait("the folder stays", || {
+        let _ = fs::remove_dir_all(&journal);
+        fs::write(&journal, "").is_ok()
+    });
+    wait("no failure in the metrics", || is_failing(1));
+    let status = get(console, "/status");
+    let status: Value = serde_json::from_str(status.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let of = |sink: &str| {
+        let sinks = status["sinks"].as_array().unwrap();
+        sinks.iter().find(|one| one["sink"] == sink).unwrap()["problem"].clone()
+    };
+    assert!(of("journal").as_str().unwrap().starts_with("cannot write to "), "{status}");
+    assert_eq!(of("files"), Value::Null);
+    fs::remove_file(&journal).unwrap();
+    wait("it does not work again", || is_failing(0));
+    let err = text(&running.end("TERM").stderr);
+    let lines = |what: &str| err.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(lines("/journal: "), 1, "{err}");
+    assert_eq!(lines("sink 'journal' works again"), 1, "{err}");
 }
 
 #[test]
@@ -182,7 +228,7 @@ fn a_collector_that_comes_back_gets_reports_again() {
     });
     subject.go_on(2);
     let err = subject.end();
-    assert!(err.contains("accepts reports again"), "{err}");
+    assert!(err.contains("sink 'ipfix' works again"), "{err}");
     assert_eq!(complaints(&err), 1, "{err}");
     assert!(read.join().unwrap() > 1 << 20);
 }

@@ -33,7 +33,7 @@ pub use escape::{visible, visible_json};
 pub use html::Html;
 pub use json::{Json, parameters};
 pub use line::Line;
-pub use outlets::{Ending, Outlets, QUEUE_BYTES};
+pub use outlets::{Ending, Outlets, QUEUE_BYTES, SinkHealth};
 pub use text::Text;
 pub use units::{parse_rfc3339, rfc3339};
 
@@ -116,6 +116,12 @@ pub trait Sink: Send {
     /// # Errors
     /// When the item cannot be written.
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError>;
+
+    /// Items taken earlier that the last [`deliver`](Self::deliver) lost, such as those in a file
+    /// that broke off. They count as undelivered.
+    fn lost(&mut self) -> u64 {
+        0
+    }
 
     /// Makes everything delivered permanent. Called once, after the last item; never if the run
     /// failed.

@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// In a replay, the run waits for every sink, and ends if one fails. A live run waits for none: a
 /// sink that is slow or fails loses only its own items. They are counted, and its next report shows
-/// the count. A failed delivery is retried with growing delays, unless the sink refused the item.
+/// the count. A failed delivery is retried with growing delays, unless the sink refused the item;
+/// [`health`](Self::health) says which sinks fail.
 /// The run continues while at least one sink has not been closed by its reader.
 ///
 /// Dropping it writes the queues but does not call [`Sink::finish`], as after a failed run.
@@ -54,6 +55,27 @@ struct Outlet {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The health of a sink of [`Outlets`], to watch while the run goes on.
+#[derive(Clone)]
+pub struct SinkHealth(Arc<Queue>);
+
+impl SinkHealth {
+    /// Why the sink takes nothing, if its last attempt failed or it has ended with an error.
+    pub fn problem(&self) -> Option<String> {
+        self.0.lock().problem.clone()
+    }
+
+    /// Whether the sink takes no more items. Otherwise, one that fails is tried again.
+    pub fn has_ended(&self) -> bool {
+        self.0.lock().ended
+    }
+
+    /// Items lost so far. Items that wait in the queue are not.
+    pub fn lost(&self) -> u64 {
+        self.0.lock().undelivered_in_all
+    }
+}
+
 /// The end of a sink.
 #[derive(Debug)]
 pub struct Ending {
@@ -77,6 +99,11 @@ impl Outlets {
         };
         let outlets = (1..).zip(sinks).map(start).collect::<io::Result<_>>()?;
         Ok(Self { pace, outlets })
+    }
+
+    /// The health of each sink, in order.
+    pub fn health(&self) -> Vec<SinkHealth> {
+        self.outlets.iter().map(|outlet| SinkHealth(Arc::clone(&outlet.queue))).collect()
     }
 
     /// Whether all sinks have taken all items.
@@ -148,7 +175,9 @@ fn serve(mut sink: Box<dyn Sink>, queue: &Queue) {
 fn deliver(sink: &mut dyn Sink, item: &Item, queue: &Queue) -> Result<(), SinkError> {
     let [mut delay, longest] = DELAYS;
     loop {
-        match sink.deliver(item) {
+        let result = sink.deliver(item);
+        queue.tried(result.as_ref().err(), sink.lost());
+        match result {
             Err(SinkError::Write { .. }) if queue.pause(delay) => delay = longest.min(2 * delay),
             result => return result,
         }
@@ -183,10 +212,12 @@ struct State {
     busy: bool,
     /// Bytes of all these items.
     bytes: usize,
-    /// Items without room in the queue: since the last queued report, and in all.
+    /// Items lost, most of them without room in the queue: since the last queued report, and in all.
     undelivered: u64,
     undelivered_in_all: u64,
     closing: Stage,
+    /// Why the last attempt failed, if it did.
+    problem: Option<String>,
     /// Whether the sink takes no more items, and its error if it failed.
     ended: bool,
     error: Option<SinkError>,
@@ -236,8 +267,7 @@ impl Queue {
             state.bytes += bytes;
             self.changed.notify_all();
         } else {
-            state.undelivered += 1;
-            state.undelivered_in_all += 1;
+            state.lose(1);
         }
         open
     }
@@ -258,6 +288,15 @@ impl Queue {
         self.lock().left() == 0
     }
 
+    /// Notes how an attempt to deliver ended, and how many earlier items the sink lost in it.
+    fn tried(&self, error: Option<&SinkError>, lost: u64) {
+        let mut state = self.lock();
+        // After a refusal, it takes other items.
+        let error = error.filter(|error| !matches!(error, SinkError::Refused { .. }));
+        state.problem = error.map(ToString::to_string);
+        state.lose(lost);
+    }
+
     /// Frees the room of an item that was delivered.
     fn delivered(&self, item: &Item) {
         let mut state = self.lock();
@@ -268,10 +307,7 @@ impl Queue {
 
     /// Counts an item that the sink never takes, and frees its room.
     fn refused(&self, item: &Item) {
-        let mut state = self.lock();
-        state.undelivered += 1;
-        state.undelivered_in_all += 1;
-        drop(state);
+        self.lock().lose(1);
         self.delivered(item);
     }
 
@@ -311,6 +347,7 @@ impl Queue {
             state.items.clear();
             state.busy = false;
             state.bytes = 0;
+            state.problem = result.as_ref().err().map(ToString::to_string);
             state.error = result.err();
             state.ended = true;
         }
@@ -338,6 +375,12 @@ impl Queue {
 }
 
 impl State {
+    /// Counts items that the sink never takes, or lost.
+    fn lose(&mut self, items: u64) {
+        self.undelivered += items;
+        self.undelivered_in_all += items;
+    }
+
     /// Items that are not known to be delivered.
     fn left(&self) -> u64 {
         self.items.len() as u64 + u64::from(self.busy)

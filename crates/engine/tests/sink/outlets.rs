@@ -209,6 +209,36 @@ fn a_live_sink_that_fails_is_tried_again_with_the_same_report() {
     assert_eq!(*seen.lock().unwrap(), [(0, 0), (1, 0), (2, 0)]);
 }
 
+#[test]
+fn the_health_of_a_sink_says_why_it_fails_and_what_it_lost() {
+    let (go, held): (_, Receiver<Result<(), SinkError>>) = channel();
+    let (_, sink) = sink(move || held.recv().unwrap());
+    let mut outlets = Outlets::new(Pace::Live, vec![sink]).unwrap();
+    let health = outlets.health().remove(0);
+    let wait = |problem: Option<&str>| {
+        let begun = Instant::now();
+        while health.problem().as_deref() != problem {
+            assert!(begun.elapsed() < LONG);
+            sleep(Duration::from_millis(1));
+        }
+    };
+    for number in 0..20 {
+        outlets.deliver(&epoch(number)).unwrap();
+    }
+    let lost = health.lost();
+    assert!((1..20).contains(&lost), "{lost}");
+    go.send(Err(full())).unwrap();
+    wait(Some("cannot write to full: no storage space"));
+    assert!(!health.has_ended());
+    go.send(Ok(())).unwrap();
+    wait(None);
+    go.send(Err(SinkError::Closed { output: "full".to_owned() })).unwrap();
+    wait(Some("cannot write to full: its reader closed it"));
+    outlets.finish(LONG);
+    assert!(health.has_ended());
+    assert_eq!(health.lost(), 19, "the sink took one of twenty");
+}
+
 /// A report that is marked before it is queued does not know of a refusal behind it; the total does.
 #[test]
 fn an_item_that_a_live_sink_refuses_is_counted_and_the_next_one_delivered() {
