@@ -117,8 +117,9 @@ pub trait Sink: Send {
     /// When the item cannot be written.
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError>;
 
-    /// Items taken earlier that the last [`deliver`](Self::deliver) lost, such as those in a file
-    /// that broke off. They count as undelivered.
+    /// Items taken earlier that the last call of [`deliver`](Self::deliver) or
+    /// [`finish`](Self::finish) lost, such as those in a file that broke off. They count as
+    /// undelivered.
     fn lost(&mut self) -> u64 {
         0
     }

@@ -167,6 +167,7 @@ fn serve(mut sink: Box<dyn Sink>, queue: &Queue) {
         Stage::Finished => sink.finish(),
         Stage::Open | Stage::Abandoned => Ok(()),
     };
+    queue.tried(finished.as_ref().err(), sink.lost());
     drop(sink);
     queue.end(finished);
 }
