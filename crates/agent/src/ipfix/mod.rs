@@ -17,6 +17,7 @@ use std::{fmt, thread};
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
 use messages::{Head, Templates, messages};
+use rustix::net::sockopt;
 use serde::{Deserialize, Deserializer};
 
 use crate::config::IpfixOptions;
@@ -25,6 +26,10 @@ use crate::replay::now_ns;
 
 /// Time limit for a collector to accept a connection or an epoch.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// Time that a TCP connection may leave data unacknowledged before it ends. What was sent meanwhile is
+/// lost, so it is short; a collector that pauses for less loses nothing.
+const SILENT: Duration = Duration::from_secs(30);
 
 /// Interval at which templates are resent over UDP, in case the collector missed them.
 const RESEND: Duration = Duration::from_secs(60);
@@ -203,6 +208,7 @@ fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
 fn stream(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, left(deadline)?)?;
     stream.set_nodelay(true)?;
+    sockopt::set_tcp_user_timeout(&stream, SILENT.as_millis() as u32)?;
     Ok(stream)
 }
 

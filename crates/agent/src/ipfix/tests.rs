@@ -17,8 +17,9 @@ use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::{Each, Item, Sink, SinkError};
 use flowgauge_engine::{Config, EpochLength, Plan, capable};
 use flowgauge_synthetic::{Traffic, to_pcap_bytes};
+use rustix::net::sockopt;
 
-use super::Exporter;
+use super::{Exporter, Session};
 use crate::config::IpfixOptions;
 
 const ENTERPRISE: u32 = 65_000;
@@ -467,6 +468,8 @@ fn a_collector_of_tcp_goes_away_and_comes_back() {
     let address = listener.local_addr().unwrap();
     let mut exporter = exporter(&format!("tcp://{address}"), 0);
     exporter.deliver(&item).unwrap();
+    let Some(Session::Tcp(own)) = &exporter.session else { panic!("no session") };
+    assert_eq!(sockopt::tcp_user_timeout(own).unwrap(), 30_000, "its host may die silently");
     let (stream, _) = listener.accept().unwrap();
     let mut decoder = Decoder::default();
     decoder.stream(&stream, number);
