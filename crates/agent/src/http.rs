@@ -19,6 +19,7 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt;
 use serde::{Deserialize, Deserializer};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
@@ -33,6 +34,9 @@ const CONNECTIONS: usize = 64;
 /// Time limit for the head of a request, and its maximum size.
 const HEAD: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 16 << 10;
+
+/// Time in which a client must take something of what waits for it.
+const UNTAKEN: Duration = Duration::from_secs(10);
 
 /// The agent is ready only if all sources were read within this time.
 const UNREAD: Duration = Duration::from_secs(10);
@@ -210,6 +214,10 @@ async fn accept(listener: tokio::net::TcpListener, routes: Router) {
 }
 
 async fn serve(stream: TcpStream, routes: Router) {
+    // The kernel ends the connection of a client that reads nothing, or whose host is gone.
+    if sockopt::set_tcp_user_timeout(&stream, UNTAKEN.as_millis() as u32).is_err() {
+        return;
+    }
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));

@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::get;
 use flowgauge_agent::Failure;
 use flowgauge_agent::alert::{Alerts, Board, Rule};
 use flowgauge_agent::http::{Access, Health, Server, metrics};
@@ -183,6 +186,29 @@ fn series(text: &str) -> BTreeMap<String, f64> {
         (name.to_owned(), value.parse().unwrap())
     };
     lines.map(one).collect()
+}
+
+/// More than the buffers of a connection hold, so that the server cannot finish its answer.
+#[test]
+fn clients_that_never_read_make_room_for_others() {
+    let long = Bytes::from(vec![b'x'; 16 << 20]);
+    let routes = Router::new().route("/", get(move || async move { long }));
+    let routes = routes.merge(Health::default().routes());
+    let server = Server::start("test", &access("127.0.0.1:0", None), routes).unwrap();
+    let silent = || {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        // The answer has begun.
+        stream.read_exact(&mut [0]).unwrap();
+        stream
+    };
+    let silent: Vec<_> = (0..64).map(|_| silent()).collect();
+    let begin = Instant::now();
+    while status(server.address(), "GET /healthz", &["Host: localhost"]) != "200" {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nobody else is answered");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(silent);
 }
 
 fn traffic(seed: u64, flows: u64, skew: f64) -> Generated {
