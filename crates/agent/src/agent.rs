@@ -296,11 +296,7 @@ impl Running {
                 to.add(name, sink, Content::Report(options.anonymize));
             }
         }
-        let board = {
-            let mut alerts = alerts.lock().unwrap_or_else(PoisonError::into_inner);
-            alerts.reload(configuration.alerts.clone());
-            alerts.board()
-        };
+        let board = alerts.lock().unwrap_or_else(PoisonError::into_inner).board();
         to.add("alerts", Box::new(OfRun(Arc::clone(alerts))), Content::Report(None));
         if let Some(prometheus) = &options.prometheus {
             let metrics = Metrics::new(prometheus.series, board.clone(), Arc::clone(&kept));
@@ -312,6 +308,11 @@ impl Running {
             to.show(options, console, health, &data.folder)?;
         }
         let (mut outlets, log, servers) = to.start().map_err(|error| no_thread(&error))?;
+        // Nothing can fail now that would bring the old rules back.
+        alerts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .reload(configuration.alerts.clone(), &configuration.measurements);
         let run = move || {
             let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;
             for ending in outlets.finish(FINISH) {

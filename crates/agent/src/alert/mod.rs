@@ -13,6 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flowgauge_engine::Config;
 use flowgauge_engine::report::{EpochReport, Gap};
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, rfc3339};
 use serde::Serialize;
@@ -21,6 +22,7 @@ use serde_json::json;
 pub use rule::Rule;
 
 use crate::log::Warnings;
+use crate::replay::now_ns;
 use crate::sandbox::Helper;
 use condition::{Match, Verdict};
 use notify::{LIMIT, Notice, Notifier};
@@ -89,15 +91,30 @@ impl Alerts {
         Self { rules, trackers: BTreeMap::new(), board, notifier }
     }
 
-    /// Replaces the rules. Alerts whose rules did not change keep their state.
-    pub fn reload(&mut self, mut rules: BTreeMap<String, Rule>) {
+    /// Replaces the rules. Alerts keep their state if neither their rule nor the name of their
+    /// measurement changed. Others end, which is notified if they fire.
+    pub fn reload(&mut self, mut rules: BTreeMap<String, Rule>, measurements: &[Config]) {
         rules.entry("loss".to_owned()).or_insert_with(Rule::loss);
         let before = std::mem::replace(&mut self.rules, rules);
         let rules = &self.rules;
-        let stays = |(name, _): &Id| rules.get(name) == before.get(name);
+        let stays = |(name, measurement): &Id| {
+            rules.get(name) == before.get(name)
+                && measurements.iter().any(|config| config.name == **measurement)
+        };
         self.trackers.retain(|id, _| stays(id));
         let mut standings = self.board.standings.lock().unwrap_or_else(PoisonError::into_inner);
-        standings.retain(|id, _| stays(id));
+        standings.retain(|id, standing| {
+            let stays = stays(id);
+            if let Some(rule) = before.get(&id.0)
+                && standing.state == State::Firing
+                && !stays
+            {
+                let (since_ns, items) = (Some(now_ns()), Vec::new());
+                let standing = Standing { since_ns, items, ..standing.clone() };
+                self.notifier.tell(notice(rule, Change::Cleared, None, standing));
+            }
+            stays
+        });
     }
 
     /// A handle that always shows the current state of the alerts.
@@ -129,7 +146,7 @@ impl Alerts {
             let change = tracker.take(end_ns, length_ns, evidence);
             let standing = self.board.update(id, tracker, items);
             if let Some(change) = change {
-                self.notifier.tell(notice(rule, change, report, standing));
+                self.notifier.tell(notice(rule, change, Some(report.epoch), standing));
             }
         }
     }
@@ -194,12 +211,13 @@ impl Sink for OfRun {
     }
 }
 
-/// The notification of a change.
-fn notice(rule: &Rule, change: Change, report: &EpochReport, standing: Standing) -> Notice {
+/// The notification of a change, by an epoch or by a reload.
+fn notice(rule: &Rule, change: Change, epoch: Option<u64>, standing: Standing) -> Notice {
     let Standing { alert, measurement, since_ns, items, .. } = standing;
     let (state, when) = (change.name(), rule.when.text());
     let since = since_ns.map(rfc3339);
-    let mut line = format!("alert {alert} {state}: {measurement} epoch {}: {when}", report.epoch);
+    let by = epoch.map_or_else(|| "reload".to_owned(), |epoch| format!("epoch {epoch}"));
+    let mut line = format!("alert {alert} {state}: {measurement} {by}: {when}");
     for Match { item, field, value, .. } in &items {
         let space = if item.is_empty() { "" } else { " " };
         // Writing to a string cannot fail.
@@ -209,7 +227,7 @@ fn notice(rule: &Rule, change: Change, report: &EpochReport, standing: Standing)
         "alert": alert,
         "state": state,
         "measurement": measurement,
-        "epoch": report.epoch,
+        "epoch": epoch,
         "since": since,
         "when": when,
         "items": items,

@@ -106,14 +106,24 @@ fn a_reload_keeps_alerts_of_unchanged_rules() {
     let quiet = |alert: &str| (alert.to_owned(), State::Quiet);
     alerts.deliver(&Item::Epoch(report.clone().into())).unwrap();
     assert_eq!(states(), [quiet("loss"), firing("many"), firing("more")]);
-    alerts.reload(rule(10));
+    let main = [Config { name: "main".to_owned(), ..Config::seeded(1) }];
+    alerts.reload(rule(10), &main);
     assert_eq!(states(), [quiet("loss"), firing("many"), firing("more")]);
-    alerts.reload(rule(1_000_000));
+    alerts.reload(rule(1_000_000), &main);
     assert_eq!(states(), [quiet("loss"), firing("more")]);
     alerts.deliver(&Item::Epoch(report.into())).unwrap();
     assert_eq!(states(), [quiet("loss"), quiet("many"), firing("more")]);
+    // No epoch of a measurement that is gone would clear them.
+    let other = [Config { name: "other".to_owned(), ..Config::seeded(1) }];
+    alerts.reload(rule(1_000_000), &other);
+    assert_eq!(states(), []);
     drop(alerts);
-    assert_eq!(log.lines().len(), 2, "{:?}", log.lines());
+    let lines = log.lines();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    let cleared = |alert: &str, least: u32| {
+        format!("alert {alert} cleared: main reload: main.cardinality.flows.low > {least}")
+    };
+    assert_eq!(lines[2..], [cleared("many", 10), cleared("more", 20)]);
 }
 
 fn refusal(text: &str) -> String {
