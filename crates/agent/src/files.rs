@@ -1,6 +1,6 @@
 //! Reports in files. A new file starts whenever the time in the name changes.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -17,10 +17,8 @@ use crate::replay::now_ns;
 /// Rejects a path with a conversion that strftime does not know.
 pub(crate) fn check(options: &FilesOptions) -> Result<(), String> {
     named(&options.path, 0).map_err(|error| format!("sinks.files.path: {error}"))?;
-    if options.keep.is_some() && !name(&options.path).contains('%') {
-        return Err("sinks.files.keep needs a time in the name of the file, such as %Y%m%d in \
-                    sinks.files.path"
-            .to_owned());
+    if options.keep.is_some() && !options.path.contains('%') {
+        return Err("sinks.files.keep needs a time in sinks.files.path, such as %Y%m%d".to_owned());
     }
     Ok(())
 }
@@ -33,14 +31,13 @@ fn named(path: &str, time_ns: i64) -> Result<PathBuf, jiff::Error> {
 
 /// The folder that contains all files of a path.
 pub(crate) fn folder(path: &str) -> PathBuf {
-    let fixed = &path[..path.find('%').unwrap_or(path.len())];
-    let folder = fixed.rfind('/').map_or(".", |slash| &path[..slash.max(1)]);
-    PathBuf::from(folder)
+    PathBuf::from(divided(path).0)
 }
 
-/// The file name of a path.
-fn name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or_default()
+/// The folder that contains all files of a path, and the pattern of their paths in it.
+fn divided(path: &str) -> (&str, &str) {
+    let fixed = &path[..path.find('%').unwrap_or(path.len())];
+    fixed.rfind('/').map_or((".", path), |slash| (&path[..slash.max(1)], &path[slash + 1..]))
 }
 
 /// Writes reports to files.
@@ -88,20 +85,22 @@ impl Files {
         Ok(())
     }
 
-    /// Removes files beside this one that match the name pattern and were last written too long
-    /// ago.
+    /// Removes other files than this one that match the path and were last written too long ago,
+    /// and folders that are empty then.
     fn remove_old(&self, path: &Path) {
         let Some(keep) = self.options.keep else { return };
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
-        for entry in entries.flatten() {
-            let is_ours = is_named(name(&self.options.path), &entry.file_name().to_string_lossy());
-            let written = entry.metadata().and_then(|metadata| metadata.modified());
+        let (folder, pattern) = divided(&self.options.path);
+        let own = path.strip_prefix(folder).unwrap_or(path);
+        for file in files(Path::new(folder), pattern.matches('/').count()) {
+            let Ok(name) = file.strip_prefix(folder) else { continue };
+            let written = file.metadata().and_then(|metadata| metadata.modified());
             let age = written.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
             let is_old = age.is_some_and(|age| age > Duration::from_nanos(keep.0));
-            if is_ours && is_old && entry.path() != path {
+            if is_old && name != own && is_named(pattern, &name.to_string_lossy()) {
                 // A file that cannot be removed is tried again with the next one.
-                let _ = fs::remove_file(entry.path());
+                let _ = fs::remove_file(&file);
+                let inner = name.ancestors().skip(1).filter(|inner| *inner != Path::new(""));
+                inner.for_each(|inner| drop(fs::remove_dir(Path::new(folder).join(inner))));
             }
         }
     }
@@ -143,6 +142,20 @@ impl Sink for Files {
     }
 }
 
+/// The files that are this many folders below a folder.
+fn files(folder: &Path, depth: usize) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is = |entry: &fs::DirEntry, wanted: fn(&FileType) -> bool| {
+        entry.file_type().is_ok_and(|kind| wanted(&kind))
+    };
+    if depth == 0 {
+        let files = entries.filter(|entry| is(entry, FileType::is_file));
+        return files.map(|entry| entry.path()).collect();
+    }
+    let folders = entries.filter(|entry| is(entry, FileType::is_dir));
+    folders.flat_map(|entry| files(&entry.path(), depth - 1)).collect()
+}
+
 /// Whether a name matches the pattern for some time.
 fn is_named(pattern: &str, name: &str) -> bool {
     jiff::fmt::strtime::parse(pattern, name).is_ok()
@@ -172,6 +185,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
+    use crate::config::Time;
 
     #[test]
     fn a_torn_line_is_cut_off() {
@@ -204,8 +218,34 @@ mod tests {
             ("%Y%m%d.jsonl", "20261125-copy.jsonl", false),
             ("%Y%m%d.jsonl", "20261325.jsonl", false),
             ("a-%Y%m%d.jsonl", "b-20261125.jsonl", false),
+            ("%Y%m/%d.jsonl", "202611/25.jsonl", true),
+            ("%Y%m/%d.jsonl", "202611/notes.jsonl", false),
         ] {
             assert_eq!(is_named(pattern, name), is_ours, "{name}");
         }
+    }
+
+    #[test]
+    fn old_files_go_from_every_folder_of_the_path() {
+        let root = std::env::temp_dir().join(format!("flowgauge-keep-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let path = format!("{}/a/%Y/%m/%d.jsonl", root.display());
+        assert_eq!(divided(&path), (&*format!("{}/a", root.display()), "%Y/%m/%d.jsonl"));
+        let there = |name: &str| root.join("a").join(name);
+        for name in ["2025/01/01.jsonl", "2025/02/01.jsonl", "2025/02/notes", "2026/01/01.jsonl"] {
+            fs::create_dir_all(there(name).parent().unwrap()).unwrap();
+            let file = File::create(there(name)).unwrap();
+            let old = SystemTime::now() - Duration::from_secs(86_400);
+            file.set_modified(if name.starts_with("2025") { old } else { SystemTime::now() })
+                .unwrap();
+        }
+        let keep = Some(Time(3_600_000_000_000));
+        let options = FilesOptions { format: FileFormat::Line, path, keep, anonymize: None };
+        let mut files = Files { options, format: Box::new(Line), open: None, line: Vec::new() };
+        files.switch(&there("2026/01/02.jsonl")).unwrap();
+        assert!(!there("2025/01").exists() && !there("2025/02/01.jsonl").exists());
+        assert!(there("2025/02/notes").exists() && there("2026/01/01.jsonl").exists());
+        assert!(there("2026/01/02.jsonl").exists());
+        fs::remove_dir_all(root).unwrap();
     }
 }
