@@ -1,7 +1,10 @@
 //! The files and folders that an agent may use, enforced by Landlock.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -9,6 +12,7 @@ use landlock::{
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use nix::unistd::User;
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown, mkdirat, open, openat};
 
 use crate::Failure;
 use crate::collect;
@@ -101,7 +105,7 @@ impl Places {
     /// When a folder cannot be created, or belongs to another user only.
     pub(super) fn make(&self, user: Option<&User>) -> Result<(), Failure> {
         for folder in &self.write {
-            let failed = |error| {
+            let failed = |error: io::Error| {
                 Failure::Output(format!("cannot make the folder {}: {error}", folder.display()))
             };
             let missing = folder.ancestors().take_while(|folder| !folder.exists());
@@ -115,13 +119,8 @@ impl Places {
                     "{folder} does not belong to user '{name}'; run 'chown -R {name} {folder}'"
                 )));
             }
-            for folder in missing.iter().rev() {
-                fs::create_dir(folder).map_err(failed)?;
-                if let Some(User { uid, gid, .. }) = user {
-                    chown(folder, Some(uid.as_raw()), Some(gid.as_raw())).map_err(failed)?;
-                    fs::set_permissions(folder, Permissions::from_mode(0o750)).map_err(failed)?;
-                }
-            }
+            let there = folder.ancestors().nth(missing.len()).unwrap_or(Path::new("/"));
+            create(there, missing.iter().rev(), user).map_err(|error| failed(error.into()))?;
         }
         Ok(())
     }
@@ -165,6 +164,36 @@ impl Places {
     }
 }
 
+/// Creates folders, each in the one before it and the first one in `parent`. The user gets them.
+///
+/// The user may change any folder as soon as it is theirs, so each is reached from the one before,
+/// and never by a symbolic link.
+fn create<'a>(
+    parent: &Path,
+    folders: impl Iterator<Item = &'a PathBuf>,
+    user: Option<&User>,
+) -> rustix::io::Result<()> {
+    let folder = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut parent = open(parent, folder, Mode::empty())?;
+    for name in folders.map(|folder| folder.file_name().unwrap_or(OsStr::new(".."))) {
+        mkdirat(&parent, name, Mode::from_raw_mode(0o777))?;
+        parent = give(&parent, name, user)?;
+    }
+    Ok(())
+}
+
+/// Opens a folder in another one, and gives it to the user.
+fn give(parent: &OwnedFd, name: &OsStr, user: Option<&User>) -> rustix::io::Result<OwnedFd> {
+    let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(parent, name, folder, Mode::empty())?;
+    if let Some(User { uid, gid, .. }) = user {
+        let (uid, gid) = (Uid::from_raw(uid.as_raw()), Gid::from_raw(gid.as_raw()));
+        fchown(&folder, Some(uid), Some(gid))?;
+        fchmod(&folder, Mode::from_raw_mode(0o750))?;
+    }
+    Ok(folder)
+}
+
 /// The folder of a file.
 fn folder_of(file: &Path) -> PathBuf {
     let file = absolute(file);
@@ -174,4 +203,34 @@ fn folder_of(file: &Path) -> PathBuf {
 /// The path made absolute.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn folders_are_given_to_the_user_and_links_are_not_followed() {
+        let root = std::env::temp_dir().join(format!("flowgauge-places-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir(&root).unwrap();
+        let user = User::from_uid(nix::unistd::Uid::effective()).unwrap().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        let deep = root.join("a/b");
+        Places { read: Vec::new(), write: vec![deep.clone()] }.make(Some(&user)).unwrap();
+        assert_eq!([mode(&root.join("a")), mode(&deep)], [0o750; 2]);
+        // The user puts a link in the place of a folder that was just made.
+        let other = root.join("other");
+        fs::create_dir(&other).unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
+        symlink(&other, root.join("link")).unwrap();
+        let parent = open(&root, OFlags::DIRECTORY, Mode::empty()).unwrap();
+        assert!(give(&parent, OsStr::new("link"), Some(&user)).is_err());
+        assert_eq!(mode(&other), 0o700);
+        fs::remove_dir_all(root).unwrap();
+    }
 }
