@@ -46,6 +46,11 @@ impl Anonymizer {
                 self.0.apply(&mut bytes[place], spec.bits(field, key.as_bytes().len()));
             }
         }
+        for field in [Field::SourceMac, Field::DestinationMac, Field::Mac] {
+            if let Some(place) = spec.place(field, bytes.len()) {
+                self.0.apply(&mut bytes[place], MAC_BITS);
+            }
+        }
         *key = CanonicalKey::new(&bytes);
     }
 
@@ -149,6 +154,9 @@ impl Sink for Anonymous {
 /// Context string of the key derivation.
 const PURPOSE: &str = "flowgauge 2026 anonymize addresses";
 
+/// Bits of a MAC address.
+const MAC_BITS: u8 = 48;
+
 /// The permutation under one key.
 #[derive(Clone)]
 struct Permutation {
@@ -198,9 +206,13 @@ impl Permutation {
     }
 }
 
-/// Keeps the permutations of IPv4 and IPv6 apart.
+/// Keeps the permutations of IPv4, IPv6 and MAC addresses apart.
 fn address_kind(bytes: usize) -> u8 {
-    if bytes == 4 { 4 } else { 6 }
+    match bytes {
+        4 => 4,
+        6 => MAC_BITS,
+        _ => 6,
+    }
 }
 
 #[cfg(test)]
@@ -252,6 +264,24 @@ mod tests {
                 assert!(behind.into_iter().all(|at| short[at / 8] & (0x80 >> (at % 8)) == 0));
             }
         }
+    }
+
+    #[test]
+    fn mac_addresses_are_mapped_too() {
+        let spec: KeySpec = "source-mac+vlan".parse().unwrap_or_else(|error| panic!("{error}"));
+        let mapped = |text: &str| {
+            let mut key = spec.parse_flow(text).unwrap_or_else(|error| panic!("{error}"));
+            Anonymizer(permutation(1)).key(spec, &mut key);
+            spec.fields(key.as_bytes())
+        };
+        let [one, other] = ["02:00:00:00:00:01", "02:00:00:00:00:02"].map(|mac| {
+            let fields = mapped(&format!("source_mac={mac},vlan=7"));
+            assert_eq!(fields.vlan, Some(7));
+            let text = fields.source_mac.map(|mac| mac.to_string());
+            assert_ne!(text.as_deref(), Some(mac));
+            text
+        });
+        assert_ne!(one, other);
     }
 
     #[test]
