@@ -29,6 +29,7 @@ mod names;
 mod outputs;
 pub mod prometheus;
 pub mod replay;
+mod resolve;
 pub mod sandbox;
 mod sources;
 mod supervision;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::resolve::resolve;
 use crate::sandbox::Helper;
 
 /// Time limit for a program or a web hook.
@@ -192,7 +193,7 @@ impl Target {
     /// Posts a body within `limit`, and expects a 2xx answer.
     fn post(&self, body: &str, limit: Duration) -> io::Result<()> {
         let deadline = Instant::now() + limit;
-        let addresses = (self.host.as_str(), self.port).to_socket_addrs()?;
+        let addresses = resolve((self.host.clone(), self.port), left(deadline)?)?;
         let mut error = io::Error::new(ErrorKind::NotFound, "the host has no address");
         for address in addresses {
             match TcpStream::connect_timeout(&address, left(deadline)?) {

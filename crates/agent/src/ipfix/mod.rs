@@ -9,7 +9,7 @@ mod records;
 mod tests;
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
@@ -23,6 +23,7 @@ use serde::{Deserialize, Deserializer};
 use crate::config::IpfixOptions;
 use crate::has_port;
 use crate::replay::now_ns;
+use crate::resolve::resolve;
 
 /// Time limit for a collector to accept a connection or an epoch.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -154,7 +155,7 @@ impl Session {
     fn open(collector: &Collector) -> io::Result<Self> {
         let deadline = Instant::now() + LIMIT;
         let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in collector.host.to_socket_addrs()? {
+        for address in resolve(collector.host.clone(), left(deadline)?)? {
             let opened = match collector.transport {
                 Transport::Udp => datagrams(address).map(Self::Udp),
                 Transport::Tcp => stream(address, deadline).map(Self::Tcp),
