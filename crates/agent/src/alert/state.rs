@@ -1,7 +1,7 @@
 //! The state of an alert over the epochs of one measurement.
 //!
 //! Each epoch gives [`Evidence`]: a match, no match, or doubt. Consecutive matches make the alert
-//! pending, then firing. Only epochs that certainly do not match count towards the quiet time that
+//! pending, then firing; epochs in doubt between them are passed over. Only epochs that certainly do not match count towards the quiet time that
 //! clears it, so a gap, a partial or a lossy epoch never clears an alert. The quiet time restarts
 //! at each match, so a flapping alert is notified once.
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 /// How long a condition must match before its alert fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// This many consecutive epochs.
+    /// This many consecutive epochs, without those in doubt.
     Epochs(u64),
     /// Consecutive epochs of this many nanoseconds in total.
     Time(u64),
