@@ -5,6 +5,7 @@
 //! under a temporary name, synced and renamed, so every file with the final name is complete.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -37,17 +38,54 @@ pub struct Counts {
 pub(crate) struct Journal {
     folder: PathBuf,
     options: JournalOptions,
+    /// The names of all measurements that have files.
+    measurements: Vec<String>,
     /// The files, ordered by epoch start.
     kept: VecDeque<Kept>,
     counts: Arc<Counts>,
 }
 
-/// The file of an epoch.
+/// The file of an epoch. There may be a million, so it holds no path.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Kept {
-    start_ns: i64,
-    path: PathBuf,
+    name: Name,
     bytes: u64,
+    /// Its place among the measurements.
+    measurement: u32,
+}
+
+/// The name of an epoch's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) start_ns: i64,
+    pub(crate) length_ns: u64,
+    pub(crate) run: u64,
+    pub(crate) epoch: u64,
+}
+
+impl Name {
+    /// Parses `START-LENGTH-RUN-EPOCH.fgs`.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_suffix(".fgs")?.rsplitn(4, '-');
+        let epoch = parts.next()?.parse().ok()?;
+        let run = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let length_ns = parts.next()?.parse().ok()?;
+        // Before 1970, a start begins with a minus sign.
+        let start_ns = parts.next()?.parse().ok()?;
+        Some(Self { start_ns, length_ns, run, epoch })
+    }
+
+    /// The folder of its day.
+    fn day(&self) -> String {
+        rfc3339(self.start_ns)[..10].to_owned()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { start_ns, length_ns, run, epoch } = self;
+        write!(f, "{start_ns}-{length_ns}-{run:016x}-{epoch}.fgs")
+    }
 }
 
 impl Journal {
@@ -57,15 +95,17 @@ impl Journal {
             Failure::Output(format!("cannot keep epochs in {}: {error}", folder.display()))
         };
         fs::create_dir_all(folder).map_err(failed)?;
-        let mut kept = Vec::new();
-        for measurement in folders(folder, "").map_err(failed)? {
-            for day in folders(&measurement, "").map_err(failed)? {
-                collect(&day, &mut kept).map_err(failed)?;
+        let (mut kept, mut measurements) = (Vec::new(), Vec::new());
+        for path in folders(folder, "").map_err(failed)? {
+            let measurement = measurements.len() as u32;
+            measurements.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
+            for day in folders(&path, "").map_err(failed)? {
+                collect(&day, measurement, &mut kept).map_err(failed)?;
             }
         }
         kept.sort();
-        let counts = Arc::new(Counts::default());
-        let mut journal = Self { folder: folder.to_owned(), options, kept: kept.into(), counts };
+        let (folder, counts) = (folder.to_owned(), Arc::new(Counts::default()));
+        let mut journal = Self { folder, options, measurements, kept: kept.into(), counts };
         let bytes = journal.kept.iter().map(|kept| kept.bytes).sum();
         journal.counts.epochs.store(journal.kept.len() as u64, Ordering::Relaxed);
         journal.counts.bytes.store(bytes, Ordering::Relaxed);
@@ -87,7 +127,7 @@ impl Journal {
         let oldest_ns = now_ns().saturating_sub_unsigned(self.options.keep.0);
         while let Some(oldest) = self.kept.front() {
             let is_full = self.bytes() + bytes > self.options.max_size.0;
-            if oldest.start_ns >= oldest_ns && !is_full {
+            if oldest.name.start_ns >= oldest_ns && !is_full {
                 break;
             }
             self.remove_oldest();
@@ -96,38 +136,52 @@ impl Journal {
 
     /// Removes the oldest epoch; `false` if there is none.
     fn remove_oldest(&mut self) -> bool {
-        let Some(Kept { path, bytes, .. }) = self.kept.pop_front() else { return false };
+        let Some(oldest) = self.kept.pop_front() else { return false };
+        let path = self.path(&oldest);
         // The file may be gone already. A file that cannot be removed no longer counts.
         let _ = fs::remove_file(&path);
         // A day's folder is removed with its last epoch.
         let _ = path.parent().map(fs::remove_dir);
         self.counts.epochs.fetch_sub(1, Ordering::Relaxed);
-        self.counts.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.counts.bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
         self.counts.removed.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    /// The path of an epoch.
+    fn path(&self, kept: &Kept) -> PathBuf {
+        let measurement = &self.measurements[kept.measurement as usize];
+        self.folder.join(measurement).join(kept.name.day()).join(kept.name.to_string())
+    }
+
+    /// The place of a measurement, which may be new.
+    fn measurement(&mut self, name: &str) -> u32 {
+        let place = self.measurements.iter().position(|own| own == name);
+        let place = place.unwrap_or_else(|| {
+            self.measurements.push(name.to_owned());
+            self.measurements.len() - 1
+        });
+        place as u32
     }
 
     fn keep(&mut self, saved: &Saved) -> io::Result<()> {
         let bytes = saved.bytes.len() as u64;
         self.remove_old(bytes);
         let (start_ns, end_ns) = saved.bounds_ns;
-        let day = rfc3339(start_ns)[..10].to_owned();
-        let folder = self.folder.join(&saved.measurement).join(day);
-        let name = format!(
-            "{start_ns}-{}-{:016x}-{}.fgs",
-            end_ns.abs_diff(start_ns),
-            saved.run,
-            saved.epoch
-        );
-        let path = folder.join(name);
+        let length_ns = end_ns.abs_diff(start_ns);
+        let name = Name { start_ns, length_ns, run: saved.run, epoch: saved.epoch };
+        let measurement = self.measurement(&saved.measurement);
+        let kept = Kept { name, bytes, measurement };
+        let path = self.path(&kept);
+        let folder = path.parent().unwrap_or(&self.folder).to_owned();
         while let Err(error) = write(&folder, &path, &saved.bytes) {
             let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
             if !is_full || !self.remove_oldest() {
                 return Err(error);
             }
         }
-        let place = self.kept.partition_point(|kept| kept.start_ns <= start_ns);
-        self.kept.insert(place, Kept { start_ns, path, bytes });
+        let place = self.kept.partition_point(|kept| kept.name.start_ns <= start_ns);
+        self.kept.insert(place, kept);
         self.counts.epochs.fetch_add(1, Ordering::Relaxed);
         self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
@@ -178,20 +232,17 @@ pub(crate) fn folders(of: &Path, begin: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Adds the epochs of a day, and removes files that a killed agent left unfinished.
-fn collect(day: &Path, kept: &mut Vec<Kept>) -> io::Result<()> {
+/// Adds the epochs of a measurement's day, and removes files that a killed agent left unfinished.
+fn collect(day: &Path, measurement: u32, kept: &mut Vec<Kept>) -> io::Result<()> {
     for entry in fs::read_dir(day)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == PART) {
             fs::remove_file(&path)?;
             continue;
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Before 1970, a start begins with a minus sign.
-        let Some(start) = name.char_indices().skip(1).find(|(_, c)| *c == '-') else { continue };
-        if let Ok(start_ns) = name[..start.0].parse() {
-            let bytes = fs::metadata(&path)?.len();
-            kept.push(Kept { start_ns, path, bytes });
+        let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
+        if let Some(name) = name {
+            kept.push(Kept { name, bytes: fs::metadata(&path)?.len(), measurement });
         }
     }
     Ok(())
@@ -232,11 +283,24 @@ mod tests {
     /// The numbers of the epochs on disk.
     fn there(journal: &Journal) -> Vec<String> {
         let names = journal.kept.iter().map(|kept| {
-            assert!(kept.path.is_file());
-            let name = kept.path.file_stem().unwrap().to_string_lossy().into_owned();
-            name.rsplit('-').next().unwrap().to_owned()
+            assert!(journal.path(kept).is_file());
+            kept.name.epoch.to_string()
         });
         names.collect()
+    }
+
+    #[test]
+    fn names_are_parsed_and_an_epoch_takes_little_memory() {
+        for name in [
+            Name { start_ns: -5, length_ns: 7, run: u64::MAX, epoch: 0 },
+            Name { start_ns: i64::MAX, length_ns: 0, run: 0xf, epoch: 12 },
+        ] {
+            assert_eq!(Name::parse(&name.to_string()), Some(name));
+        }
+        assert_eq!(Name::parse("5-7-f.fgs"), None);
+        assert_eq!(Name::parse("5-7-f-1.part"), None);
+        // As the documentation says.
+        assert_eq!(size_of::<Kept>(), 48);
     }
 
     #[test]
@@ -263,7 +327,7 @@ mod tests {
     fn unfinished_files_of_a_killed_agent_are_removed() {
         let (folder, mut journal) = journal("part", 10, 1000);
         journal.keep(&epoch(0, 0)).unwrap();
-        let day = journal.kept[0].path.parent().unwrap().to_owned();
+        let day = journal.path(&journal.kept[0]).parent().unwrap().to_owned();
         fs::write(day.join("9-9-0-9.part"), [0; 10]).unwrap();
         let journal = Journal::open(&folder, journal.options).unwrap();
         assert_eq!(there(&journal), ["0"]);

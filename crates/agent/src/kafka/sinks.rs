@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::producer::{Producer, Record};
 use super::{Options, What};
+use crate::journal::Name;
 use crate::lines::Lines;
 use crate::log::say;
 use crate::{Failure, journal};
@@ -257,16 +258,10 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Parses a journal path `START-LENGTH-RUN-EPOCH.fgs`.
+/// The epoch at a path of the journal.
 fn parse(path: PathBuf) -> Option<Kept> {
-    let name = path.file_name()?.to_str()?.strip_suffix(".fgs")?;
-    let mut parts = name.rsplitn(4, '-');
-    let epoch = parts.next()?.parse().ok()?;
-    let run = u64::from_str_radix(parts.next()?, 16).ok()?;
-    let length_ns = parts.next()?.parse().ok()?;
-    // Before 1970, a start begins with a minus sign.
-    let start_ns = parts.next()?.parse().ok()?;
-    Some(Kept { start_ns, length_ns, epoch, run, path })
+    let Name { start_ns, length_ns, run, epoch } = Name::parse(path.file_name()?.to_str()?)?;
+    Some(Kept { start_ns, length_ns: length_ns.try_into().ok()?, epoch, run, path })
 }
 
 /// The file in the agent's folder.
