@@ -94,7 +94,7 @@ mod built {
     /// Enters the sandbox of an agent, and leaves a helper outside.
     fn enter(origin: &Origin, configuration: &Configuration) -> Result<Sandbox, AgentFailure> {
         let mut helper = Command::new("/proc/self/exe");
-        helper.arg0("flowgauge").arg("helper").arg("-C").arg(&origin.path);
+        helper.arg0("flowgauge").arg("sandbox-helper").arg("-C").arg(&origin.path);
         helper.args(origin.sets.iter().flat_map(|set| ["--set", set]));
         Sandbox::enter(configuration, &origin.path, helper)
     }

@@ -135,7 +135,7 @@ Examples:
   flowgauge collect -C collect.yaml --set collect.delay=10s")]
     Collect(Agent),
     /// Serve an agent in its sandbox: open packet sockets, run programs of alerts
-    #[command(hide = true)]
+    #[command(name = "sandbox-helper", hide = true)]
     Helper(Agent),
     /// Show the last reports of an agent, an interface or a replayed capture in the terminal
     #[command(after_help = "\
