@@ -188,8 +188,8 @@ pub(crate) fn check(config: &Config) -> Result<(), EngineError> {
 
 /// The seed of a queue's draws: the seed of samplers, varied by measurement and queue.
 fn apart(seed: &Seed, measurement: &str, queue: usize) -> u64 {
-    // FNV-1a over parts with their lengths in front.
-    let parts = [measurement.as_bytes(), &queue.to_le_bytes()];
+    // FNV-1a over parts with their lengths in front. The empty one keeps the draws of earlier versions.
+    let parts = [&[][..], measurement.as_bytes(), &queue.to_le_bytes()];
     let bytes = parts
         .iter()
         .flat_map(|part| part.len().to_le_bytes().into_iter().chain(part.iter().copied()));

@@ -22,10 +22,10 @@ use flowgauge_core::packet::{Captured, Column, Frame, Frames, LinkType};
 /// assert_eq!((burst.len(), burst.room()), (1, 255));
 /// assert_eq!(burst.frames().iter().map(|frame| frame.bytes.len()).sum::<usize>(), 14);
 ///
+/// let captured = [Captured::from(&[0; 96][..])];
 /// let mut columns = Columns::default();
 /// let mut burst = Burst::new(&mut columns);
 /// let (link, time_ns) = (Column::Same(LinkType::ETHERNET), Column::Same(9));
-/// let captured = [Captured::from(&[0; 96][..])];
 /// burst.arrive(Frames::new(&captured, &[1514], link, time_ns));
 /// assert_eq!(burst.frames().at(0).bytes.len(), 96);
 /// assert_eq!(burst.frames().at(0).time_ns, 9);

@@ -66,7 +66,7 @@ pub(crate) fn run(
     hand_out(&mut sets, prepared.config.workers, Summaries::another);
     let (config, cores) = (&prepared.config, prepared.division.cores.as_ref());
     if let Some((ended, origin)) =
-        read(config, cores, prepared.batcher, &mut sets, shares, (progress, inputs))?
+        read(config, cores, prepared.batcher, &mut sets, (inputs, shares), progress)?
     {
         let mut closer = prepared.closer;
         closer.close(ended, &[&sets[0]], sink)?;
@@ -108,8 +108,8 @@ fn read(
     cores: Option<&Cores>,
     batcher: BatcherOptions,
     sets: &mut Vec<Summaries>,
-    shares: Vec<Vec<Piece>>,
-    (progress, inputs): (&mut dyn FnMut(&dyn Source), &dyn Inputs),
+    (inputs, shares): (&dyn Inputs, Vec<Vec<Piece>>),
+    progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Option<(Ended, Origin)>, EngineError> {
     let pieces = thread::scope(|scope| {
         let mut workers = sets.iter_mut().zip(shares).enumerate();

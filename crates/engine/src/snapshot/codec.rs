@@ -118,6 +118,15 @@ pub(super) fn text<'a>(from: &mut Reader<'a>, field: &'static str) -> Result<&'a
     str::from_utf8(bytes).map_err(|_| from.invalid(field, bytes.len(), "it is not UTF-8"))
 }
 
+/// Reads the name of the measurement.
+fn name(from: &mut Reader<'_>) -> Result<String, DecodeError> {
+    let name = text(from, "name")?;
+    if config::is_name(name) {
+        return Ok(name.to_owned());
+    }
+    Err(from.invalid("name", name.len(), "a name has letters, digits, '-', '_' and '.'"))
+}
+
 /// Reads the length of epochs, and checks that a measurement could have it.
 fn epoch(from: &mut Reader<'_>) -> Result<EpochLength, SnapshotError> {
     let (kind, length) = (from.number::<u8>("kind of epoch")?, from.number::<u64>("epoch length")?);
@@ -187,11 +196,7 @@ pub(super) fn read(
     if !(UNTIMED..=VERSION).contains(&version) {
         return Err(SnapshotError::Unknown { field: "version", value: version.into() });
     }
-    let name = text(&mut from, "name")?.to_owned();
-    if !config::is_name(&name) {
-        let fault = "a name has letters, digits, '-', '_' and '.'";
-        return Err(from.invalid("name", name.len(), fault).into());
-    }
+    let name = name(&mut from)?;
     let key: KeySpec = text(&mut from, "key")?.parse()?;
     let spread_of = match from.number::<u8>("spread-of")? {
         0 => SpreadOf::Endpoint,

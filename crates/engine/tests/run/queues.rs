@@ -207,7 +207,9 @@ fn a_step_of_the_clock_stops_no_reports() {
             let mut both = |second: i64| {
                 let (begun, before) = (Instant::now(), reported.lock().unwrap().len());
                 let packet = at(second);
-                meters.iter_mut().for_each(|meter| push(&mut **meter, &[frame(&packet)]));
+                for meter in &mut meters {
+                    push(&mut **meter, &[frame(&packet)]);
+                }
                 // Give the closer time to return summaries.
                 while reported.lock().unwrap().len() == before
                     && begun.elapsed() < Duration::from_millis(300)
@@ -223,7 +225,9 @@ fn a_step_of_the_clock_stops_no_reports() {
             }
             let mut both = |second: i64| {
                 let packet = at(second - back);
-                meters.iter_mut().for_each(|meter| push(&mut **meter, &[frame(&packet)]));
+                for meter in &mut meters {
+                    push(&mut **meter, &[frame(&packet)]);
+                }
                 thread::sleep(Duration::from_millis(300));
             };
             (1003..1009).for_each(&mut both);
