@@ -32,6 +32,7 @@ VLOG_DEFINE_THIS_MODULE(flowgauge);
 #define TICK_USEC 10000              /* Interval to advance a meter. */
 #define WAKE_MSEC 100                /* Wake-up interval, main thread. */
 #define CLOCK_STEP_USEC 10000        /* A larger difference is a step. */
+#define CLOCK_READ_USEC 1000         /* Longest time between two reads. */
 
 /* The functions of the library; 'open' is NULL until it is loaded. */
 static struct {
@@ -91,7 +92,14 @@ wall_ns(long long int now)
 static void
 follow_wall_clock(void)
 {
-    long long int offset, current = time_wall_usec() - time_usec();
+    long long int offset, before, current;
+
+    /* If the thread is preempted between the reads, they are of different
+     * times. */
+    do {
+        before = time_usec();
+        current = time_wall_usec() - before;
+    } while (time_usec() - before > CLOCK_READ_USEC);
 
     atomic_read_relaxed(&wall_offset, &offset);
     if (llabs(current - offset) > CLOCK_STEP_USEC) {
