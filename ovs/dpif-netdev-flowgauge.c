@@ -223,8 +223,8 @@ load_library(void)
     if (version != FG_ABI_VERSION) {
         dlclose(handle);
         return xasprintf("%s has ABI version %"PRIu32", but this switch needs "
-                         "version %d; install that version, or build the "
-                         "switch again",
+                         "version %d; install that version and restart "
+                         "the switch, or build the switch again",
                          FLOWGAUGE_LIBRARY, version, FG_ABI_VERSION);
     }
     FIND(open);
