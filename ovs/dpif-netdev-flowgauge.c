@@ -53,6 +53,8 @@ struct group {
     char *options;
     unsigned int taps_version;       /* Of the taps when it was opened. */
     atomic_bool epoch_closed;        /* Since the last change of options. */
+    uint64_t n_past;                 /* Its packets in 'past_dropped'. */
+    bool died;                       /* The log says so already. */
 };
 
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
@@ -65,9 +67,11 @@ static struct ovs_list taps OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&taps);
 static unsigned int taps_version OVS_GUARDED_BY(mutex);
 
-/* Packets of removed taps. */
+/* Packets of removed taps, and dropped ones of groups that are closed or
+ * will be. */
 static unsigned long long int past_measured OVS_GUARDED_BY(mutex);
 static unsigned long long int past_missed OVS_GUARDED_BY(mutex);
+static uint64_t past_dropped OVS_GUARDED_BY(mutex);
 
 static struct group *group OVS_GUARDED_BY(mutex);
 static char *failure OVS_GUARDED_BY(mutex); /* Why there is no group. */
@@ -158,16 +162,21 @@ flowgauge_tap_measure(struct flowgauge_tap *tap,
     add_to(&tap->n_measured, n);
 }
 
-void
-flowgauge_tap_advance(struct flowgauge_tap *tap, long long int now)
+/* Advances the meter of a tap.  Returns FG_EDEAD if its group is dead. */
+static int
+advance_tap(struct flowgauge_tap *tap, long long int now)
 {
     struct fg_meter *meter;
 
     tap->next_tick = now + TICK_USEC;
     atomic_read_explicit(&tap->meter, &meter, memory_order_acquire);
-    if (meter) {
-        library.advance(meter, wall_ns(now));
-    }
+    return meter ? library.advance(meter, wall_ns(now)) : FG_OK;
+}
+
+void
+flowgauge_tap_advance(struct flowgauge_tap *tap, long long int now)
+{
+    advance_tap(tap, now);
 }
 
 void
@@ -304,11 +313,39 @@ open_group(void)
     return opened;
 }
 
+/* Packets that were pushed into the meters of a group in vain, since a defect
+ * stopped it. */
+static uint64_t
+dropped_packets(const struct group *of)
+{
+    uint64_t n = 0;
+
+    library.dropped(of->handle, &n);
+    return n;
+}
+
+/* Adds the dropped packets of a group that ends to 'past_dropped'. */
+static void
+keep_dropped(struct group *ending)
+    OVS_REQUIRES(mutex)
+{
+    uint64_t n = dropped_packets(ending);
+
+    past_dropped += n - ending->n_past;
+    ending->n_past = n;
+}
+
 /* Closes a group that no thread uses, and takes its remaining reports. */
 static void
 close_group(struct group *closing)
+    OVS_EXCLUDED(mutex)
 {
-    if (library.close(closing->handle) != FG_OK) {
+    /* Threads may have dropped more since it was replaced. */
+    ovs_mutex_lock(&mutex);
+    keep_dropped(closing);
+    ovs_mutex_unlock(&mutex);
+
+    if (library.close(closing->handle) != FG_OK && !closing->died) {
         VLOG_WARN("measurement had stopped: %s", library.error());
     }
     free(closing->options);
@@ -316,7 +353,8 @@ close_group(struct group *closing)
 }
 
 /* Gives the taps the meters of 'next', or none if it is NULL.  The open epoch
- * of the last group ends early; the log and flowgauge/show give 'reason'. */
+ * of the last group ends early, unless it is dead; the log and flowgauge/show
+ * give 'reason'. */
 static void
 replace_group(struct group *next, const char *reason)
     OVS_REQUIRES(mutex)
@@ -335,9 +373,12 @@ replace_group(struct group *next, const char *reason)
     atomic_store_relaxed(&awaited, enabled && !failure);
 
     if (last) {
-        n_cut_short++;
-        cut_short_by = reason;
-        VLOG_INFO("%s: the open epoch is reported early", reason);
+        keep_dropped(last);
+        if (!last->died) {
+            n_cut_short++;
+            cut_short_by = reason;
+            VLOG_INFO("%s: the open epoch is reported early", reason);
+        }
         /* Threads may be in the middle of a burst. */
         ovsrcu_postpone(close_group, last);
     }
@@ -433,21 +474,43 @@ flowgauge_set_config(const struct smap *other_config)
     ovs_mutex_unlock(&mutex);
 }
 
+/* Advances the taps whose threads sleep.  Returns false if the group is
+ * dead. */
+static bool
+advance_resting_taps(void)
+    OVS_REQUIRES(mutex)
+{
+    struct flowgauge_tap *tap;
+    bool alive = true;
+
+    LIST_FOR_EACH (tap, node, &taps) {
+        long long int now = time_usec();
+
+        ovs_mutex_lock(&tap->rest_mutex);
+        if (tap->resting && now >= tap->next_tick) {
+            alive = advance_tap(tap, now) != FG_EDEAD;
+        }
+        ovs_mutex_unlock(&tap->rest_mutex);
+        if (!alive) {
+            break;
+        }
+    }
+    return alive;
+}
+
 void
 flowgauge_run(void)
 {
-    struct flowgauge_tap *tap;
-
     ovs_mutex_lock(&mutex);
     reconcile();
     if (group) {
         follow_wall_clock();
-        LIST_FOR_EACH (tap, node, &taps) {
-            ovs_mutex_lock(&tap->rest_mutex);
-            if (tap->resting) {
-                flowgauge_tap_tick(tap, time_usec());
-            }
-            ovs_mutex_unlock(&tap->rest_mutex);
+        /* The tap of the main thread always rests. */
+        if (!advance_resting_taps()) {
+            failure = xasprintf("%s; switch measurement off and on",
+                                library.error());
+            group->died = true;
+            replace_group(NULL, NULL);
         }
     }
     ovs_mutex_unlock(&mutex);
@@ -468,19 +531,6 @@ state_name(void)
     OVS_REQUIRES(mutex)
 {
     return (group ? "on" : failure ? "failed" : enabled ? "waiting" : "off");
-}
-
-/* Packets pushed after a defect stopped the library. */
-static uint64_t
-dropped_packets(void)
-    OVS_REQUIRES(mutex)
-{
-    uint64_t n = 0;
-
-    if (group) {
-        library.dropped(group->handle, &n);
-    }
-    return n;
 }
 
 static void
@@ -505,7 +555,7 @@ flowgauge_show(struct unixctl_conn *conn, int argc, const char *argv[],
         .taps = &taps,
         .past_measured = past_measured,
         .past_missed = past_missed,
-        .n_dropped = dropped_packets(),
+        .n_dropped = past_dropped + (group ? dropped_packets(group) : 0),
         .n_cut_short = n_cut_short,
         .cut_short_by = cut_short_by,
     };

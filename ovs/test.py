@@ -28,6 +28,29 @@ SHORT = "key=source task=top memory=8MiB"
 SECONDS = SHORT + " epoch=1s"
 OWN = Path(__file__).resolve().parent.parent / "tests/captures/var-services-std-ports.pcap"
 OWN_PACKETS = 263
+HEADER = Path(__file__).resolve().parent.parent / "crates/capi"
+# A library that a defect stops at the first push.
+DYING = """
+#include "flowgauge.h"
+static fg_meter meter = { .samples = 1 };
+static uint64_t pushed;
+uint32_t fg_abi_version(void) { return FG_ABI_VERSION; }
+const char *fg_error(void) { return "a defect stopped it"; }
+int fg_open(const fg_settings *settings, fg_group **group) { *group = (fg_group *)&meter; return FG_OK; }
+fg_meter *fg_queue(const fg_group *group, uint32_t queue) { return &meter; }
+int fg_push_mbufs(fg_meter *of, uint32_t packets, const void *const *mbufs, const fg_mbuf_layout *layout, int64_t now)
+{
+    __atomic_fetch_add(&pushed, packets, __ATOMIC_RELAXED);
+    return FG_EDEAD;
+}
+int fg_advance(fg_meter *of, int64_t now) { return __atomic_load_n(&pushed, __ATOMIC_RELAXED) ? FG_EDEAD : FG_OK; }
+int fg_dropped(const fg_group *group, uint64_t *packets)
+{
+    *packets = __atomic_load_n(&pushed, __ATOMIC_RELAXED);
+    return FG_OK;
+}
+int fg_close(fg_group *group) { return FG_EDEAD; }
+"""
 
 
 class Place:
@@ -325,6 +348,24 @@ class OnePmd(Through):
         self.switch.configure(flowgauge="false")
         self.switch.configure(flowgauge="true")
         self.replay(1, OWN_PACKETS, OWN)
+
+    def test_a_library_that_dies_stops_measurement_only(self):
+        source, other = self.folder / "dying.c", self.folder / "dying.so"
+        source.write_text(DYING)
+        compiler = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-I", HEADER]
+        subprocess.run([*compiler, source, "-o", other], check=True)
+        self.addCleanup(PLACE.put, PLACE.put(other))
+        self.begin()
+        self.flood()
+        self.switch.wait(lambda: self.switch.show()["state"] == "failed", "the switch did not notice")
+        # The polling thread may be in the middle of a burst.
+        all_dropped = lambda shown: shown if shown["dropped"] == total_received(shown)[0] else None
+        shown = self.switch.wait(lambda: all_dropped(self.switch.show()), "dropped packets are not counted")
+        self.assertGreater(shown["dropped"], 0)
+        self.assertEqual(shown["cause"], "a defect stopped it; switch measurement off and on")
+        self.assertEqual(shown["cut_short"], 0)
+        log = self.switch.log()
+        self.assertEqual((log.count("not measuring"), log.count("a defect stopped it")), (1, 1))
 
     def test_the_database_names_no_path(self):
         names = ["flowgauge-library", "flowgauge-path", "flowgauge-lib"]
