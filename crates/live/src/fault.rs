@@ -60,6 +60,12 @@ pub enum InterfaceFault {
          program with 'ip link set dev INTERFACE xdp off'"
     )]
     Hook(io::Error),
+    /// The system does not let the program lock the packet memory of a queue; holds its bytes.
+    #[error(
+        "the packet memory of a queue ({} KiB) exceeds what the program may lock; grant it \
+         cap_ipc_lock, raise the limit ('ulimit -l'), or give a smaller --ring", .0 >> 10
+    )]
+    Locked(usize),
     /// Another error of the operating system.
     #[error("capturing failed: {0}")]
     System(io::Error),

@@ -136,10 +136,11 @@ impl Queue {
 
     /// As [`Self::advance`], but waits for packets.
     fn await_packets(&mut self) -> io::Result<bool> {
-        if self.advance()? {
+        let found = self.advance()?;
+        self.recover(!found);
+        if found {
             return Ok(true);
         }
-        self.recover();
         if matches!(self.port.socket.wait(WAIT)?, Event::Down) && matches!(self.state, State::Up) {
             self.counters[INTERRUPTIONS].count += 1;
             self.state = State::Down(Outage::new(now_ns()));
@@ -147,14 +148,15 @@ impl Queue {
         self.advance()
     }
 
-    /// Checks whether an interface that was down is up again. All earlier packets are lent out by
-    /// then, so a new ring can replace the old one.
-    fn recover(&mut self) {
+    /// Checks whether an interface that was down is up again, also while packets are waiting: under
+    /// overload the ring is never empty. Only an empty ring can be replaced, since nothing lends out
+    /// the packets of the old one.
+    fn recover(&mut self, is_empty: bool) {
         let State::Down(outage) = &mut self.state else { return };
         if !outage.is_due() {
             return;
         }
-        if !outage.ends(&self.interface, &mut self.port) {
+        if !outage.ends(&self.interface, &mut self.port, is_empty) {
             return;
         }
         let note = outage.note(&self.interface.name, now_ns());
@@ -259,8 +261,9 @@ impl Outage {
         due
     }
 
-    /// Whether the interface is up again. Opens a new port if the interface was created again.
-    fn ends(&self, interface: &Interface, port: &mut Port) -> bool {
+    /// Whether the interface is up again. Opens a new port if the interface was created again, once
+    /// the ring of the old one is empty.
+    fn ends(&self, interface: &Interface, port: &mut Port, is_empty: bool) -> bool {
         let Ok((bound, _)) = port.socket.bound() else { return false };
         let Some(number) = interface.number_after(bound) else { return false };
         if number == bound {
@@ -268,7 +271,7 @@ impl Outage {
             return port.socket.is_up(number);
         }
         // The kernel may not have handed over the last packets yet.
-        if self.since.elapsed() < SETTLE {
+        if !is_empty || self.since.elapsed() < SETTLE {
             return false;
         }
         Port::open(interface).map(|opened| *port = opened).is_ok()

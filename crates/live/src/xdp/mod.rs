@@ -11,8 +11,9 @@ mod rings;
 
 pub use queue::XdpQueue;
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +41,7 @@ pub fn open_xdp(
 ) -> Result<Vec<XdpQueue>, LiveError> {
     let shared = XdpInterface::new(interface, options);
     let open = |queue| XdpQueue::open(Arc::clone(&shared), queue as u32, Arc::clone(stop));
-    let opened = shared.check_queues().and_then(|()| (0..options.queues).map(open).collect());
+    let opened = (0..options.queues).map(open).collect::<Result<_, _>>();
     opened.map_err(|fault| LiveError { interface: visible(interface).into_owned(), fault })
 }
 
@@ -108,8 +109,11 @@ impl XdpInterface {
     ///
     /// # Errors
     /// When they differ, because packets would arrive on other queues.
-    fn check_queues(&self) -> Result<(), InterfaceFault> {
-        let queues = Path::new("/sys/class/net").join(&self.name).join("queues");
+    fn check_queues(&self, interface: c_int) -> Result<(), InterfaceFault> {
+        // The interface may have been renamed.
+        let Some(name) = socket::name(interface) else { return Ok(()) };
+        let name = OsStr::from_bytes(name.to_bytes());
+        let queues = Path::new("/sys/class/net").join(name).join("queues");
         // Without these files there is one queue, or binding the socket fails.
         let Ok(queues) = queues.read_dir() else { return Ok(()) };
         let names = queues.flatten().map(|entry| entry.file_name());
@@ -129,6 +133,7 @@ impl XdpInterface {
         if !control.is_up(interface) {
             return Err(InterfaceFault::Down);
         }
+        self.check_queues(interface)?;
         let (_, hardware) = control.bound()?;
         let link = link(hardware).ok_or(InterfaceFault::Hardware(hardware))?;
         if self.options.promiscuous {
@@ -162,7 +167,7 @@ impl XdpInterface {
 fn privilege(error: io::Error) -> InterfaceFault {
     match InterfaceFault::from(error) {
         InterfaceFault::Privilege(_) => {
-            InterfaceFault::Privilege("cap_net_raw,cap_net_admin,cap_bpf+ep")
+            InterfaceFault::Privilege("cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep")
         }
         fault => fault,
     }

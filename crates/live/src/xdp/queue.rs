@@ -1,10 +1,10 @@
 //! One AF_XDP queue of an interface as a source of packets.
 
 use std::collections::VecDeque;
-use std::io;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use flowgauge_core::packet::Frame;
@@ -16,9 +16,12 @@ use crate::fault::{InterfaceFault, LiveError};
 use crate::queue::{Outage, now_ns};
 use crate::socket::Event;
 
-/// Maximum time that a poll waits for packets, and interval at which an idle queue checks its
-/// interface.
+/// Maximum time that a poll waits for packets, and interval at which a queue checks its interface
+/// and its counts.
 const WAIT: Duration = Duration::from_millis(50);
+
+/// Interval at which a queue checks the number of queues of its interface.
+const RECOUNT: Duration = Duration::from_secs(1);
 
 /// Indices of the counters.
 const RECEIVED: usize = 0;
@@ -37,7 +40,8 @@ const INTERRUPTIONS: usize = 3;
 /// received before.
 ///
 /// An interface may go down, or be deleted and created again with the same name. The queue waits
-/// for it, counts the interruption, and gives the time of the outage in a note.
+/// for it, counts the interruption, and gives the time of the outage in a note. It fails if the
+/// interface then has another number of queues, whose packets nothing would count.
 pub struct XdpQueue {
     interface: Arc<XdpInterface>,
     number: u32,
@@ -48,6 +52,8 @@ pub struct XdpQueue {
     state: State,
     /// Time of the last check of the interface.
     looked: Instant,
+    /// Time of the last check of the number of its queues.
+    recounted: Instant,
     name: [String; 1],
     counters: [Counter; 4],
     /// The kernel's counts of dropped packets that are counted already.
@@ -83,6 +89,7 @@ impl XdpQueue {
             stop,
             state: State::Up,
             looked: Instant::now(),
+            recounted: Instant::now(),
             name: [interface.name.clone()],
             counters: [
                 counter("received", CounterKind::Other),
@@ -98,27 +105,35 @@ impl XdpQueue {
     }
 
     /// The number of packets in the ring. Waits if there are none.
-    fn await_packets(&mut self) -> io::Result<u32> {
+    fn await_packets(&mut self) -> Result<u32, InterfaceFault> {
         let now_ns = now_ns();
         let mut ready = self.port.rings.ready();
+        let mut gone = false;
         if ready == 0 {
             self.count_dropped()?;
             // Later packets will have a later time.
             self.settled_ns = now_ns;
-            let event = match self.state {
-                State::Ending(_) => return Ok(0),
-                _ => self.port.rings.wait(WAIT)?,
-            };
-            ready = self.port.rings.ready();
-            if ready == 0 {
-                self.look(&event);
+            if matches!(self.state, State::Ending(_)) {
+                return Ok(0);
             }
+            gone = matches!(self.port.rings.wait(WAIT)?, Event::Down);
+            ready = self.port.rings.ready();
+        }
+        // Also while packets are waiting: under overload the ring is never empty.
+        if gone || self.looked.elapsed() >= WAIT {
+            self.looked = Instant::now();
+            self.count_dropped()?;
+            self.look(gone, ready == 0)?;
+        }
+        if ready == 0 && matches!(self.state, State::Down(_)) {
+            // `wait` returns at once for a socket without an interface.
+            thread::sleep(Duration::from_millis(1));
         }
         Ok(ready)
     }
 
     /// Counts the packets that the kernel dropped since the last call.
-    fn count_dropped(&mut self) -> io::Result<()> {
+    fn count_dropped(&mut self) -> Result<(), InterfaceFault> {
         let (dropped, full) = self.port.rings.dropped()?;
         self.counters[DROPPED].count += dropped - self.known.0;
         self.counters[FULL].count += full - self.known.1;
@@ -126,31 +141,39 @@ impl XdpQueue {
         Ok(())
     }
 
-    /// Checks from time to time whether the interface went down or came back.
-    fn look(&mut self, event: &Event) {
+    /// Checks whether the interface went down, came back, or has another number of queues. `gone`
+    /// says that it went down. Only an empty ring can be replaced, since nothing lends out the
+    /// packets of the old one.
+    fn look(&mut self, gone: bool, is_empty: bool) -> Result<(), InterfaceFault> {
         match &mut self.state {
             State::Up => {
-                let gone = matches!(event, Event::Down);
-                if !gone && self.looked.elapsed() < WAIT {
-                    return;
-                }
-                self.looked = Instant::now();
                 if gone || !self.port.control.is_up(self.port.interface) {
                     self.counters[INTERRUPTIONS].count += 1;
                     self.state = State::Down(Outage::new(now_ns()));
+                } else if self.recounted.elapsed() >= RECOUNT {
+                    self.recounted = Instant::now();
+                    self.interface.check_queues(self.port.interface)?;
                 }
             }
             State::Down(outage) => {
                 if !outage.is_due() {
-                    // `wait` returns at once for a socket without an interface.
-                    return std::thread::sleep(Duration::from_millis(1));
+                    return Ok(());
                 }
-                let Some(number) = self.interface.number_after(self.port.interface) else { return };
-                if number != self.port.interface {
-                    let Ok(port) = self.interface.open(self.number) else { return };
-                    (self.port, self.known) = (port, (0, 0));
-                } else if !self.port.control.is_up(number) {
-                    return;
+                let Some(number) = self.interface.number_after(self.port.interface) else {
+                    return Ok(());
+                };
+                if number == self.port.interface {
+                    if !self.port.control.is_up(number) {
+                        return Ok(());
+                    }
+                } else if is_empty {
+                    match self.interface.open(self.number) {
+                        Ok(port) => (self.port, self.known) = (port, (0, 0)),
+                        Err(fault @ InterfaceFault::Queues(_)) => return Err(fault),
+                        Err(_) => return Ok(()),
+                    }
+                } else {
+                    return Ok(());
                 }
                 let note = outage.note(&self.interface.name, now_ns());
                 self.notes.push_back(note);
@@ -158,6 +181,7 @@ impl XdpQueue {
             }
             State::Ending(_) => {}
         }
+        Ok(())
     }
 
     /// Stops receiving. The packets in the ring will still be lent out.
@@ -178,9 +202,9 @@ impl Source for XdpQueue {
         if self.stop.load(Ordering::Relaxed) && !matches!(self.state, State::Ending(_)) {
             self.finish(None);
         }
-        let ready = self.await_packets().unwrap_or_else(|broken| {
-            self.finish(Some(broken.into()));
-            0
+        let ready = self.await_packets().unwrap_or_else(|fault| {
+            self.finish(Some(fault));
+            self.port.rings.ready()
         });
         if let (0, State::Ending(fault)) = (ready, &mut self.state) {
             let Some(fault) = fault.take() else { return Ok(false) };

@@ -11,6 +11,7 @@ use std::time::Duration;
 use libc::{c_int, c_void, off_t, socklen_t};
 
 use super::XdpOptions;
+use crate::fault::InterfaceFault;
 use crate::socket::{Event, checked};
 
 /// Size of a frame: a page, the maximum in the kernel.
@@ -149,7 +150,7 @@ impl Rings {
         queue: u32,
         options: &XdpOptions,
         is_native: bool,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, InterfaceFault> {
         let frames = (options.ring_bytes / FRAME_BYTES).clamp(128, 1 << 20);
         let entries = 1 << frames.ilog2();
         // SAFETY: no pointer is passed.
@@ -166,7 +167,12 @@ impl Rings {
             flags: 0,
             tx_metadata_len: 0,
         };
-        set(&socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
+        set(&socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::ENOBUFS) => InterfaceFault::Locked(memory.bytes),
+                _ => error.into(),
+            }
+        })?;
         set(&socket, libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, &entries)?;
         set(&socket, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &COMPLETIONS)?;
         set(&socket, libc::SOL_XDP, libc::XDP_RX_RING, &entries)?;
