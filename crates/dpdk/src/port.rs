@@ -15,7 +15,7 @@ use crate::shim::{Dpdk, Port, buffer_bytes};
 pub struct PortOptions {
     /// Number of queues per port. The port divides packets among them by the hash of the flow.
     pub queues: usize,
-    /// Bytes of the buffers of each queue. Each buffer holds a packet of up to 2 KiB.
+    /// Bytes of the buffers of each queue, at least 3 MiB. Each buffer holds a packet of up to 2 KiB.
     pub ring_bytes: usize,
     /// Whether to receive packets for other hosts, too.
     pub promiscuous: bool,

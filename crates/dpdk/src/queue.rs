@@ -37,7 +37,8 @@ pub(crate) struct Forward {
 /// A poll receives up to 32 packets and never waits. They are lent out in the port's buffers, have
 /// the time at which they were received, and are given back or forwarded at the next poll. If a
 /// packet has several buffers, its captured bytes are those in the first one. The first queue
-/// counts the packets that the port lost.
+/// counts the packets that the port lost. `no_buffers` counts failed allocations, which lose a packet
+/// only at ports of net_pcap and net_tap.
 pub struct DpdkQueue {
     /// The last burst. Packets before `next` were lent out, skipped or picked.
     received: Received,
@@ -74,6 +75,7 @@ impl DpdkQueue {
         forward: Option<Forward>,
         stop: Arc<AtomicBool>,
     ) -> Self {
+        let no_buffers = if port.needs_buffers() { CounterKind::Lost } else { CounterKind::Other };
         Self {
             received: Received::new(),
             next: 0,
@@ -95,7 +97,7 @@ impl DpdkQueue {
                 Counter::new("received", CounterKind::Other),
                 Counter::new("missed", CounterKind::Lost),
                 Counter::new("errors", CounterKind::Lost),
-                Counter::new("no_buffers", CounterKind::Lost),
+                Counter::new("no_buffers", no_buffers),
                 Counter::new("not_forwarded", CounterKind::Other),
             ],
         }
@@ -127,8 +129,10 @@ impl DpdkQueue {
     /// Reads the port's counters of lost packets, and checks whether the device is gone.
     fn ask(&mut self) -> Result<(), DpdkError> {
         self.asked_ns = self.now_ns;
-        if self.queue == 0 {
-            let Counters { missed, errors, no_buffers } = self.port.counters();
+        if self.queue == 0
+            && let Some(counters) = self.port.counters()
+        {
+            let Counters { missed, errors, no_buffers } = counters;
             self.counters[MISSED].count = missed;
             self.counters[ERRORS].count = errors;
             self.counters[NO_BUFFERS].count = no_buffers;

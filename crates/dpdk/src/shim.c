@@ -32,7 +32,7 @@ struct shim_burst {
 	uint64_t cycles;
 };
 
-/* Lost packets by reason; the same as in shim.rs. */
+/* Counters of a port; the same as in shim.rs. */
 struct shim_counters {
 	uint64_t missed;
 	uint64_t errors;
@@ -108,6 +108,13 @@ int shim_queues(uint16_t port, uint16_t *receiving, uint16_t *sending)
 	return 0;
 }
 
+/* Minimum number of buffers of one queue of a port: those in its descriptors, in a thread's cache and in
+ * two bursts. With fewer, a card would find none. */
+unsigned int shim_least_buffers(void)
+{
+	return DESCRIPTORS + CACHE + 2 * BURST;
+}
+
 /* Creates the buffers of one queue of a port, or returns NULL. */
 struct rte_mempool *shim_pool(const char *name, uint16_t port, unsigned int buffers)
 {
@@ -173,22 +180,35 @@ void shim_close(uint16_t port)
 	(void)rte_eth_dev_close(port);
 }
 
+/* Whether a port loses a packet that it finds no buffer for. The drivers of cards count failed
+ * allocations instead, and in `missed` the packets lost for that reason. */
+int shim_needs_buffers(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(port, &info) != 0)
+		return 0;
+	return strcmp(info.driver_name, "net_pcap") == 0 || strcmp(info.driver_name, "net_tap") == 0;
+}
+
 /* Whether the device of a port is gone. */
 int shim_is_gone(uint16_t port)
 {
 	return rte_eth_dev_is_removed(port) == 1;
 }
 
-/* Reads the counters of packets that a port lost since it was opened. */
-void shim_counters(uint16_t port, struct shim_counters *counters)
+/* Reads the counters of a port since it was opened. Returns 0 or the error. */
+int shim_counters(uint16_t port, struct shim_counters *counters)
 {
 	struct rte_eth_stats stats;
+	int failed = rte_eth_stats_get(port, &stats);
 
-	if (rte_eth_stats_get(port, &stats) != 0)
-		return;
+	if (failed)
+		return failed;
 	counters->missed = stats.imissed;
 	counters->errors = stats.ierrors;
 	counters->no_buffers = stats.rx_nombuf;
+	return 0;
 }
 
 /* Gives the calling thread a cache of buffers. Without one it is slower. */

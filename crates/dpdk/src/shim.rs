@@ -63,15 +63,15 @@ impl RawFrame {
     }
 }
 
-/// The packets that a port lost since it was opened: `struct shim_counters`.
+/// The counters of a port since it was opened: `struct shim_counters`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// Because the queues of the port were full.
+    /// Packets lost because the queues of the port were full.
     pub(crate) missed: u64,
-    /// Because of an error of the packet or the device.
+    /// Packets lost because of an error of the packet or the device.
     pub(crate) errors: u64,
-    /// Because there were no buffers.
+    /// Failed allocations of a buffer.
     pub(crate) no_buffers: u64,
 }
 
@@ -84,6 +84,7 @@ unsafe extern "C" {
     fn shim_name(port: *mut u16, name: *mut c_char) -> c_int;
     fn shim_queues(port: u16, receiving: *mut u16, sending: *mut u16) -> c_int;
     fn shim_pool(name: *const c_char, port: u16, buffers: c_uint) -> *mut Pool;
+    fn shim_least_buffers() -> c_uint;
     fn shim_buffer_bytes() -> usize;
     fn shim_open(
         port: u16,
@@ -93,8 +94,9 @@ unsafe extern "C" {
         promiscuous: c_int,
     ) -> c_int;
     fn shim_close(port: u16);
+    fn shim_needs_buffers(port: u16) -> c_int;
     fn shim_is_gone(port: u16) -> c_int;
-    fn shim_counters(port: u16, counters: *mut Counters);
+    fn shim_counters(port: u16, counters: *mut Counters) -> c_int;
     fn shim_enter();
     fn shim_leave();
     fn shim_receive(port: u16, queue: u16, burst: *mut RawBurst) -> c_uint;
@@ -212,7 +214,7 @@ pub(crate) struct Port {
 
 impl Port {
     /// Opens a port with these numbers of receive and send queues, and with `buffers` buffers per
-    /// receive queue.
+    /// receive queue, or more if the port needs them.
     pub(crate) fn open(
         dpdk: &Arc<Dpdk>,
         number: u16,
@@ -233,6 +235,8 @@ impl Port {
         if sending > most_sending {
             return Err(PortFault::Sending(most_sending));
         }
+        // SAFETY: the function returns a constant.
+        let buffers = buffers.max(unsafe { shim_least_buffers() } as usize);
         let pool = |queue| {
             let name = CString::new(format!("flowgauge_{number}_{queue}")).unwrap_or_default();
             // SAFETY: the name ends with zero, and DPDK was started.
@@ -249,17 +253,23 @@ impl Port {
         Ok(port)
     }
 
+    /// Whether the port loses a packet that it finds no buffer for.
+    pub(crate) fn needs_buffers(&self) -> bool {
+        // SAFETY: the port is open.
+        unsafe { shim_needs_buffers(self.number) != 0 }
+    }
+
     pub(crate) fn is_gone(&self) -> bool {
         // SAFETY: the port is open.
         unsafe { shim_is_gone(self.number) != 0 }
     }
 
-    /// The packets that the port lost so far. A network card may take microseconds to answer.
-    pub(crate) fn counters(&self) -> Counters {
+    /// The counters so far, if they can be read. A network card may take microseconds to answer.
+    pub(crate) fn counters(&self) -> Option<Counters> {
         let mut counters = Counters::default();
         // SAFETY: the port is open, and `counters` may be written during the call.
-        unsafe { shim_counters(self.number, &raw mut counters) };
-        counters
+        let failed = unsafe { shim_counters(self.number, &raw mut counters) };
+        (failed == 0).then_some(counters)
     }
 }
 
