@@ -139,14 +139,28 @@ impl Blank {
         {
             self = mapped;
         }
-        let is_locked = self.0.map.as_ref().is_some_and(|map| {
+        let is_locked = self.0.map.as_mut().is_some_and(|map| {
             #[cfg(target_os = "linux")]
-            let _ = map.advise(memmap2::Advice::PopulateWrite);
-            map.lock().is_ok()
+            let is_populated = map.advise(memmap2::Advice::PopulateWrite).is_ok();
+            #[cfg(not(target_os = "linux"))]
+            let is_populated = false;
+            let is_locked = map.lock().is_ok();
+            if !is_populated && !is_locked {
+                touch(map);
+            }
+            is_locked
         });
         (self, is_locked)
     }
 }
+
+/// Faults all pages of zeroed memory in: Linux before 5.14 can only do that while it locks them.
+fn touch(map: &mut [u8]) {
+    map.iter_mut().step_by(SMALLEST_PAGE).for_each(|byte| *byte = 0);
+}
+
+/// No processor has smaller pages.
+const SMALLEST_PAGE: usize = 4 << 10;
 
 /// From this size on, memory is mapped.
 const MAPPED: usize = 128 << 10;
@@ -206,6 +220,25 @@ pub fn prefetch<T>(slots: &[T], index: usize) {
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
+
+    /// Bit 63 of an entry of `pagemap` says that the page is resident.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn touched_memory_is_resident() {
+        use std::os::unix::fs::FileExt;
+        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let mut map = MmapMut::map_anon(MAPPED).unwrap();
+        let _ = map.advise(memmap2::Advice::NoHugePage);
+        let first = map.as_ptr() as u64 / SMALLEST_PAGE as u64;
+        let resident = || {
+            let mut entries = [0; MAPPED / SMALLEST_PAGE * 8];
+            pagemap.read_exact_at(&mut entries, first * 8).unwrap();
+            entries.chunks(8).filter(|entry| entry[7] & 0x80 != 0).count()
+        };
+        assert_eq!(resident(), 0);
+        touch(&mut map);
+        assert_eq!(resident(), MAPPED / SMALLEST_PAGE);
+    }
 
     /// Memory of either kind begins at a line and is zero, also where freed memory is used again.
     #[test]
