@@ -111,6 +111,10 @@ impl Slot {
         let slot = rested.unwrap_or_else(|| Box::leak(Box::new(Self::new())));
         slot.dropped.store(0, Ordering::Relaxed);
         slot.closing.store(false, Ordering::Relaxed);
+        // The last meter's sampler may have left packets to skip, which would be counted here.
+        slot.words.ahead.store(0, Ordering::Relaxed);
+        slot.words.skipped_bytes.store(0, Ordering::Relaxed);
+        slot.words.until_ns.store(i64::MIN, Ordering::Relaxed);
         slot.words.samples.store(samples.into(), Ordering::Relaxed);
         let held = Held {
             meter: Some(meter),
@@ -433,6 +437,10 @@ mod tests {
             let _ = slot.close(true);
             slot.rest();
         };
+        // As the inline test leaves them in a dead group.
+        first.words.ahead.store(70, Ordering::Relaxed);
+        first.words.skipped_bytes.store(4200, Ordering::Relaxed);
+        first.words.until_ns.store(1000, Ordering::Relaxed);
         close(first);
         for _ in 0..RESTING {
             let slot = open();
@@ -441,5 +449,8 @@ mod tests {
         }
         assert_eq!(code(first.with(1, |_, _| ())), FG_ECLOSED);
         assert!((0..=RESTING).any(|_| std::ptr::eq(open(), first)));
+        let Words { ahead, skipped_bytes, until_ns, .. } = &first.words;
+        assert_eq!((ahead.load(Ordering::Relaxed), skipped_bytes.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!(until_ns.load(Ordering::Relaxed), i64::MIN, "nothing is skipped");
     }
 }
