@@ -2,7 +2,8 @@
  *
  * Pointers are NULL or point to what is described, texts end in a zero, and arrays have as many items as
  * the call says. A function that returns an int returns FG_OK or a negative code, whose reason is in
- * fg_error. Handles of groups and meters may be used at any time: closed ones are an error.
+ * fg_error. Closed handles of groups and meters are an error; that of a meter may become one of a new
+ * meter after 4096 more meters were closed.
  *
  * Generated from crates/capi/src/lib.rs by its test `header`; edit that file, and cbindgen.toml. */
 
@@ -28,7 +29,7 @@
 #define FG_END 1
 
 /*
- An argument is `NULL` or out of range.
+ An argument is `NULL` or out of range, or the size or pace in the settings is wrong.
  */
 #define FG_EINVAL -1
 
@@ -49,7 +50,7 @@
 #define FG_EDEAD -4
 
 /*
- The options or the YAML text are invalid.
+ The settings are invalid: the options, the YAML text, the number of queues or the seed file.
  */
 #define FG_EOPTIONS -5
 
@@ -60,8 +61,8 @@
 
 /*
  A meter never waits: if no summaries are free, an epoch continues into the next one, and its
- report says so. An epoch is 10 s unless the options say otherwise; `fg_advance` tells it the
- time.
+ report says so. Updates, forecasts and the task `findings` are refused. An epoch is 10 s unless
+ the options say otherwise; `fg_advance` tells it the time.
  */
 #define FG_LIVE 0
 
@@ -354,8 +355,8 @@ int fg_end(struct fg_meter *meter);
 int fg_poll(const struct fg_group *group, uint32_t wait_ms, fg_take take, void *user);
 
 /*
- Counts the packets that were pushed to meters of the group but not measured: after its death, or
- while another thread used the meter.
+ Counts the packets that were pushed to meters of the group but not measured: after the group's
+ death, after the meter had ended, or while another thread used the meter.
  */
 int fg_dropped(const struct fg_group *group, uint64_t *packets);
 

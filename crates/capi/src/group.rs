@@ -85,6 +85,13 @@ impl Asked<'_> {
                     "'{name}': an update makes its meter wait: leave out updates, or use FG_REPLAY"
                 )));
             }
+            let finds = config.tasks.iter().flatten().any(|task| task == "findings");
+            if self.pace == Pace::Live && finds {
+                return Err(refused(format!(
+                    "'{name}': findings make a push allocate and run for milliseconds: leave the task \
+                     out, or use FG_REPLAY"
+                )));
+            }
             Ok(Config {
                 seed,
                 queues: self.queues,

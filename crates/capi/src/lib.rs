@@ -10,7 +10,7 @@
 //! # Safety
 //! For every function: a pointer is `NULL` or points to what the header says, texts end in a zero
 //! byte, arrays have as many items as the call says, and meters came from [`fg_queue`]. Handles
-//! from the library may be passed at any time, closed or not.
+//! from the library may be passed closed; that of a meter until 4096 more meters were closed.
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 #![allow(clippy::missing_safety_doc, reason = "it is that of all functions, and stands above")]
 
@@ -42,7 +42,7 @@ pub const FG_ABI_VERSION: u32 = 1;
 pub const FG_OK: c_int = 0;
 /// There are no more reports.
 pub const FG_END: c_int = 1;
-/// An argument is `NULL` or out of range.
+/// An argument is `NULL` or out of range, or the size or pace in the settings is wrong.
 pub const FG_EINVAL: c_int = -1;
 /// The group or meter was closed before.
 pub const FG_ECLOSED: c_int = -2;
@@ -51,14 +51,14 @@ pub const FG_ECLOSED: c_int = -2;
 pub const FG_EBUSY: c_int = -3;
 /// The group no longer measures, because of a defect or a failed thread.
 pub const FG_EDEAD: c_int = -4;
-/// The options or the YAML text are invalid.
+/// The settings are invalid: the options, the YAML text, the number of queues or the seed file.
 pub const FG_EOPTIONS: c_int = -5;
 /// The operating system refused memory, a thread or random bits.
 pub const FG_EFAILED: c_int = -6;
 
 /// A meter never waits: if no summaries are free, an epoch continues into the next one, and its
-/// report says so. An epoch is 10 s unless the options say otherwise; `fg_advance` tells it the
-/// time.
+/// report says so. Updates, forecasts and the task `findings` are refused. An epoch is 10 s unless
+/// the options say otherwise; `fg_advance` tells it the time.
 pub const FG_LIVE: u32 = 0;
 /// A meter waits for free summaries and for its reports to be taken, so reports depend only on the
 /// packets. All packets are one epoch unless the options say otherwise.
@@ -525,8 +525,8 @@ pub unsafe extern "C" fn fg_poll(
     })
 }
 
-/// Counts the packets that were pushed to meters of the group but not measured: after its death, or
-/// while another thread used the meter.
+/// Counts the packets that were pushed to meters of the group but not measured: after the group's
+/// death, after the meter had ended, or while another thread used the meter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_dropped(group: *const fg_group, packets: *mut u64) -> c_int {
     entry(|| {

@@ -71,7 +71,9 @@ int main(void)
     refused((fg_settings){ .queues = 1, .options = "algorithm=auto" }, FG_EOPTIONS, "auto");
     refused((fg_settings){ .queues = 1, .options = "memory=1" }, FG_EOPTIONS, "emory");
     refused((fg_settings){ .queues = 1, .options = "memory=2TiB" }, FG_EFAILED, "lower");
+    refused((fg_settings){ .queues = 257 }, FG_EOPTIONS, "queues");
     refused((fg_settings){ .queues = 1, .options = "updates=1s" }, FG_EOPTIONS, "updates");
+    refused((fg_settings){ .queues = 1, .options = "task=findings" }, FG_EOPTIONS, "findings");
     refused((fg_settings){ .queues = 1, .options = "algorithm=linear-table:state=ewma task=changes" },
             FG_EOPTIONS, "forecasts");
     refused((fg_settings){ .queues = 2, .options = "epoch=100p" }, FG_EOPTIONS, "");
