@@ -3,7 +3,7 @@
 mod source;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -285,6 +285,7 @@ impl Configuration {
                     .to_owned(),
             );
         }
+        check_interfaces(&sources)?;
         let queues = sources.iter().map(SourceOptions::queues).sum();
         let measurements = measurements.named()?.into_iter().map(|named| {
             let config = named.measurement.config(&named.name, EPOCH);
@@ -324,6 +325,31 @@ impl Configuration {
         self.names.read()?;
         Plan::several(self.measurements.clone()).map_err(|error| Failure::Usage(error.to_string()))
     }
+}
+
+/// Checks that no interface is read twice by an engine. AF_XDP takes packets ahead of AF_PACKET, so
+/// packets do not count twice between the two.
+fn check_interfaces(sources: &[SourceOptions]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    let interfaces = sources.iter().filter_map(|source| match source {
+        SourceOptions::Interface(options) => Some(options),
+        SourceOptions::Replay(_) | SourceOptions::Records(_) => None,
+    });
+    for InterfaceOptions { interface, engine, .. } in interfaces {
+        if !seen.insert((*engine, &**interface)) {
+            return Err(format!(
+                "sources: interface '{}' is named twice, so its packets would count twice; name it once",
+                visible(interface)
+            ));
+        }
+    }
+    let others = seen.iter().filter(|(engine, _)| *engine == Engine::AfPacket).count() > 1;
+    if others && seen.contains(&(Engine::AfPacket, "any")) {
+        return Err(
+            "sources: 'any' already measures all interfaces; leave out the others".to_owned()
+        );
+    }
+    Ok(())
 }
 
 /// Reads a file. Environment variables and `sets`, each `PATH=VALUE`, override its fields. `check`
@@ -415,6 +441,23 @@ pub(crate) mod tests {
     #[test]
     fn the_schema_of_a_file_is_committed() {
         is_committed("agent.schema.json", schemars::schema_for!(File));
+    }
+
+    #[test]
+    fn an_interface_is_read_once() {
+        let check = |sources: &str| {
+            let text = format!("sources: [{sources}]\nmeasurements: {{ main: {{}} }}\n");
+            let (file, hash) = parse(&text, &[]).unwrap();
+            Configuration::checked(file, hash).err()
+        };
+        let twice =
+            check("{ interface: a }, { interface: b }, { interface: a, queues: 2 }").unwrap();
+        assert!(twice.contains("interface 'a' is named twice"), "{twice}");
+        let any = check("{ interface: any }, { interface: a }").unwrap();
+        assert!(any.contains("'any' already measures all interfaces"), "{any}");
+        let xdp = "{ interface: a, engine: af-xdp, takes-traffic: true }";
+        assert_eq!(check(&format!("{{ interface: a }}, {{ interface: b }}, {xdp}")), None);
+        assert_eq!(check(&format!("{{ interface: any }}, {xdp}")), None);
     }
 
     /// Compares a schema with the file in `docs`. `FLOWGAUGE_GOLDEN=write` writes the file instead,
