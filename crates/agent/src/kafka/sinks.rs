@@ -79,15 +79,18 @@ pub(crate) struct From<'a> {
     pub(crate) stop: &'a Arc<AtomicBool>,
 }
 
-/// Opens a sink for each kind of record, with its name. Brokers may be unreachable: the producers connect when
+/// A sink with its name.
+type Named = (&'static str, Box<dyn Sink>);
+
+/// Opens a sink for each kind of record. Brokers may be unreachable: the producers connect when
 /// there is something to send.
 pub(crate) fn open(
     options: &Options,
     from: &From<'_>,
     lines: Lines,
-) -> Result<Vec<(&'static str, Box<dyn Sink>)>, Failure> {
+) -> Result<Vec<Named>, Failure> {
     let From { agent, hash, data, stop } = from;
-    let mut sinks: Vec<(_, Box<dyn Sink>)> = Vec::new();
+    let mut sinks: Vec<Named> = Vec::new();
     let producer = |what| Producer::new(options, what, agent);
     if options.what.contains(&What::Report) {
         let reports = Reports::new(producer("reports")?, lines, hash);
