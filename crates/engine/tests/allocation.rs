@@ -117,9 +117,10 @@ fn library_allocates(name: &str) -> bool {
     name.starts_with("kll ")
 }
 
-/// These draw a sample of their own in each epoch, so that reports differ in length.
+/// These draw at random, otherwise in each epoch, so that reports differ in length.
 fn draws(name: &str) -> bool {
-    ["netflow ", "rhhh ", "csm "].iter().any(|sampler| name.starts_with(sampler))
+    let drawing = ["netflow ", "rhhh ", "csm ", "rcc ", "insta-measure "];
+    drawing.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether every flow is listed with its exact size.
