@@ -114,6 +114,7 @@ kafka-collect-test: kafka-build spark-venv
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
+	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge-live --test interfaces
 
 python-test: python-venv ## the Python package with NumPy, pyarrow, pandas and polars, and its notebook; needs python3 and a network
 	cd crates/python && ../../$(PYTHON_VENV)/bin/python -m pytest
@@ -133,7 +134,7 @@ python-venv: python
 dpdk-test: kafka-there ## ports of DPDK that replay captures, as any user; skipped where there is no DPDK
 	@if pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null; then \
 		cargo clippy --workspace --all-targets --locked --features flowgauge/dpdk,flowgauge-lab/dpdk -- -D warnings \
-		&& cargo test --workspace --locked --features flowgauge/dpdk --test command dpdk \
+		&& cargo test --workspace --locked --features flowgauge/dpdk --test command --test ports -- dpdk a_port_has \
 		&& cargo test --locked -p flowgauge $(AGENT),dpdk --test agent dpdk; \
 	else \
 		echo "skipped: pkg-config finds no libdpdk of version 22.11 or later; 'make dpdk' as root installs it"; \
