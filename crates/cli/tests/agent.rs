@@ -488,9 +488,12 @@ fn measured_again(source: &str, capabilities: &str) {
          --set 'measurements.flows.filter=udp port 2222'",
         place.path("agent.yaml")
     );
+    let said = place.path("said");
+    let begun =
+        format!("for _ in $(seq 300); do grep -q measuring {said} && break; sleep 0.1; done");
     let script = format!(
-        "{wire} || exit 77; {agent} & agent=$!; sleep 1; python3 -c \"$SEND\" || exit 77; sleep 0.5; \
-         ip link del here; sleep 0.5; {wire}; sleep 3; python3 -c \"$SEND\"; sleep 0.5; \
+        "{wire} || exit 77; {agent} 2> {said} & agent=$!; {begun}; python3 -c \"$SEND\" || exit 77; \
+         sleep 0.5; ip link del here; sleep 0.5; {wire}; sleep 3; python3 -c \"$SEND\"; sleep 0.5; \
          kill -TERM $agent; wait $agent"
     );
     let mut command = Command::new("unshare");
@@ -499,7 +502,7 @@ fn measured_again(source: &str, capabilities: &str) {
         eprintln!("skipped: no interfaces can be made here, or there is no python3");
         return;
     };
-    let err = text(&ran.stderr);
+    let err = text(&ran.stderr) + &fs::read_to_string(said).unwrap();
     assert!(ran.status.success(), "{err}");
     assert!(err.contains(&format!("sandbox: user root, {capabilities}")), "{err}");
     let lines = place.lines();
