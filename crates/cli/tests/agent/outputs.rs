@@ -45,7 +45,7 @@ impl Subject {
             "agent: {{ name: edge, data: {data} }}\n\
              sources: [{{ replay: {capture} }}]\n\
              measurements:\n\
-             \x20 flows: {{ epoch: 100ms, tasks: [top], memory: 4MiB, top: 5000 }}\n\
+             \x20 flows: {{ epoch: 100ms, tasks: [top], memory: 4MiB, top: 2000 }}\n\
              sinks:\n\
              \x20 files: {{ path: '{folder}/reports/%Y%m%d.jsonl' }}\n\
              \x20 ipfix: {{ to: 'tcp://{collector}' }}\n\
@@ -194,7 +194,7 @@ fn a_collector_that_reads_nothing_holds_nothing_up() {
     let begin = Instant::now();
     let subject = Subject::start("silent", address, address);
     // Its buffers are full after some seconds, and the queue as long after that.
-    subject.go_on(14);
+    subject.go_on(20);
     let err = subject.end();
     assert!(lost(&err) > 0, "{err}");
     // It waits for 5 s before each; a new connection takes reports until its buffers are full.
