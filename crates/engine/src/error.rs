@@ -7,7 +7,7 @@ use flowgauge_core::summary::BuildError;
 use flowgauge_core::task::Unsupported;
 use flowgauge_core::unknown::Unknown;
 
-use crate::sink::SinkError;
+use crate::sink::{SinkError, visible};
 
 /// The reason why a run cannot begin or continue.
 ///
@@ -30,6 +30,9 @@ pub enum EngineError {
     /// No task has this name.
     #[error(transparent)]
     UnknownTask(#[from] Unknown),
+    /// A measurement may not have this name.
+    #[error("invalid name '{}'; use letters, digits, '-', '_' and '.'", visible(.0))]
+    Name(String),
     /// A number of the configuration is out of range.
     #[error("{what} must be {range} (got {value})")]
     OutOfRange {

@@ -14,7 +14,7 @@ use flowgauge_kernel::Seed;
 use crate::close::Closer;
 use crate::close::group::{Alive, Group, MeterCloser, Side};
 use crate::close::queues::QueueCloser;
-use crate::config::{Config, Dispatch, EpochLength};
+use crate::config::{Config, Dispatch, EpochLength, is_name};
 use crate::crew::{self, Cores, Division, staff};
 use crate::error::EngineError;
 use crate::intake::Intake;
@@ -331,8 +331,11 @@ fn report_bytes(closer: &Closer, view: &View<'_>) -> usize {
     closer.report_bytes(flows.unwrap_or(named)).saturating_mul(2)
 }
 
-/// Refuses numbers out of range.
+/// Refuses numbers out of range, and a name that no file may have.
 fn check_ranges(config: &Config) -> Result<(), EngineError> {
+    if !is_name(&config.name) {
+        return Err(EngineError::Name(config.name.clone()));
+    }
     let refuse = |what, range, value| Err(EngineError::OutOfRange { what, range, value });
     match config.epoch {
         EpochLength::Packets(0) => return refuse("the packets of an epoch", "1 or more", 0),

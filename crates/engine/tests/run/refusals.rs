@@ -21,6 +21,15 @@ fn unknown_names_are_refused() {
     assert!(text.contains("--memory"), "{text}");
 }
 
+/// The name becomes a part of file names, and is printed.
+#[test]
+fn names_that_no_file_may_have_are_refused() {
+    for name in ["../web", "", "a b", "x\u{1b}[31m"] {
+        let text = refusal(Config { name: name.to_owned(), ..asking(&["top"]) }).to_string();
+        assert!(text.starts_with("invalid name '") && !text.contains('\u{1b}'), "{text}");
+    }
+}
+
 /// The bytes needed and given, if the memory of a plan is too small.
 fn lacks(config: &Config) -> Option<(usize, usize)> {
     match Plan::new(config.clone()).err()? {
