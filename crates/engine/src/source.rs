@@ -171,10 +171,11 @@ impl<'a> Burst<'a> {
     /// Fills an empty burst with frames that a driver handed over at once.
     ///
     /// # Panics
-    /// When the burst is not empty.
+    /// When the burst is not empty, or the frames do not fit.
     #[inline(always)]
     pub fn arrive(&mut self, frames: Frames<'a>) {
         assert!(self.is_empty(), "the burst has frames already");
+        assert!(frames.len() <= BATCH_PACKETS, "the frames do not fit");
         self.arrived = Some(frames);
     }
 }
@@ -415,7 +416,7 @@ pub trait Inputs {
     /// error, they give what [`chain`](Self::chain) gives. Otherwise the result must be discarded.
     fn divide(&self, readers: usize) -> Option<Vec<Vec<Piece>>>;
 
-    /// Whether reading was asked to end before the inputs do. Then what was read so far counts.
+    /// Whether reading was stopped before the inputs ended. What was read until then still counts.
     fn is_stopped(&self) -> bool {
         false
     }
