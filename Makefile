@@ -85,10 +85,10 @@ test: cargo-there ## all tests but the agent's, which need neither root nor netw
 	cargo test $(WITHOUT_AGENT) --locked
 	for isa in scalar $(OTHER_ISA); do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked $(WITHOUT_AGENT) --lib --test laws -- --skip bounds::no_absent_flow --skip bounds::bounds_of_listed_flows || exit 1; done
 
-# Its tests mostly wait, but each agent writes megabytes of JSON a second: more at once would fall behind. rustdoc would look for the job slots of a parallel
+# Its tests mostly wait: more than there are cores run at once. rustdoc would look for the job slots of a parallel
 # make, which it is not given.
 agent-test: kafka-there ## the agent's tests: processes killed, reloaded, on a full disk (that needs root); before mocked brokers
-	RUST_TEST_THREADS=2 cargo test --locked $(AGENT_TESTS)
+	RUST_TEST_THREADS=4 cargo test --locked $(AGENT_TESTS)
 	MAKEFLAGS= cargo test --locked $(WITH_AGENT) --doc -- crates/agent crates/parquet
 	cargo test --locked $(WITH_AGENT) --test command parquet
 
