@@ -67,6 +67,7 @@ impl Concurrent for CountMin {
 pub(crate) struct Least<C>(PhantomData<C>);
 
 impl<C: Unsigned> Rule for Least<C> {
+    const NEVER_LOW: bool = true;
     type Cell = C;
     const TARGETS: Targets = Targets::Least;
 
@@ -119,8 +120,6 @@ impl<C: Unsigned> Rule for Least<C> {
     fn listed_low(_: &Grid<Self>, value: f64, _: f64, over: f64) -> f64 {
         value - over
     }
-
-    const NEVER_LOW: bool = true;
 
     fn signs(_: u64) -> Option<u64> {
         Some(0)

@@ -1,8 +1,7 @@
 //! Answers of a reversible sketch: sizes, the keys recovered from its counters, and its cells.
 
 use super::ReversibleRows;
-use super::hashing::FEW_FALSE;
-use super::hashing::{MOST_ROWS, MOST_VERIFY};
+use super::hashing::{FEW_FALSE, MOST_ROWS, MOST_VERIFY};
 use super::search::{Heaviest, recover};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::sketch::k_ary::unbiased;

@@ -36,6 +36,9 @@ pub(crate) type Each<'a, T> = dyn Fn(&mut dyn FnMut(T)) + 'a;
 
 /// How one kind of sketch fills and reads the cells of a key.
 pub(crate) trait Rule: Send + Sized + 'static {
+    /// Whether no estimate is below the weight of its key.
+    const NEVER_LOW: bool = false;
+
     /// The type of a cell.
     type Cell: Cell;
     /// The meaning of ε and δ.
@@ -90,9 +93,6 @@ pub(crate) trait Rule: Send + Sized + 'static {
         let _ = (grid, cells, allowed);
         None
     }
-
-    /// Whether no estimate is too low.
-    const NEVER_LOW: bool = false;
 
     /// If cells are sums of weights, whether rows subtract that of a key: bit `row` is set if so.
     fn signs(digest: u64) -> Option<u64> {
@@ -304,8 +304,8 @@ impl<R: Rule> Grid<R> {
             peeling.finish(cells.clone(), &|place| self.cells[place].real())
         };
         let all = without(&|_, estimate| estimate >= least);
-        // Beside a key with too high an estimate, others would seem to be such keys and stay, and what they
-        // put into its cells would hide there.
+        // An estimate that is too high takes so much from the cells of its neighbors that they would fail the
+        // second test. They would then stay in the cells, where the estimate hides them.
         if R::NEVER_LOW {
             return Some(all);
         }
