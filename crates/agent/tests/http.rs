@@ -205,7 +205,7 @@ fn clients_that_never_read_make_room_for_others() {
     let silent: Vec<_> = (0..64).map(|_| silent()).collect();
     let begin = Instant::now();
     while status(server.address(), "GET /healthz", &["Host: localhost"]) != "200" {
-        assert!(begin.elapsed() < Duration::from_secs(60), "nobody else is answered");
+        assert!(begin.elapsed() < Duration::from_secs(60), "other clients are not answered");
         std::thread::sleep(Duration::from_millis(100));
     }
     drop(silent);

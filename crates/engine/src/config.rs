@@ -31,7 +31,7 @@ use flowgauge_kernel::Seed;
 #[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The name of the measurement, of which [`is_name`] holds; its reports and files carry it.
+    /// The name of the measurement in its reports and in the names of its files. [`is_name`] must hold.
     pub name: String,
     /// The key.
     pub key: KeySpec,
@@ -118,8 +118,8 @@ impl Config {
     }
 }
 
-/// Whether a measurement may have this name: of letters, digits, '-', '_' and '.', since files are
-/// named by it.
+/// Whether a measurement may have this name: letters, digits, '-', '_' and '.', since it becomes a part
+/// of file names.
 ///
 /// ```
 /// assert!(flowgauge_engine::is_name("web-1.top") && !flowgauge_engine::is_name("../web"));

@@ -1,11 +1,11 @@
-//! The captured bytes of a frame, in memory as a program in C has them.
+//! The captured bytes of a frame, as an array of C holds them.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// The captured bytes of a frame: a slice that consists, unlike Rust's own, of a pointer and a
-/// number of bytes in this order. So an array that a driver fills is lent out without a copy.
+/// The captured bytes of a frame: in memory, a pointer and then a number of bytes. Rust does not say
+/// how its own slices lie in memory; an array of these that a driver filled is lent without a copy.
 ///
 /// ```
 /// use flowgauge_kernel::Captured;
@@ -31,7 +31,7 @@ impl<'a> Captured<'a> {
     /// The bytes.
     #[inline(always)]
     pub const fn bytes(self) -> &'a [u8] {
-        // SAFETY: only a slice is made into this, or an array of C whose owner lends the bytes.
+        // SAFETY: it was made from a slice, or stands in an array of C whose owner lends the bytes.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -112,7 +112,7 @@ impl Seed {
     }
 }
 
-/// Seeds are equal if all but their draws is.
+/// Equal seeds may draw differently.
 impl PartialEq for Seed {
     fn eq(&self, other: &Self) -> bool {
         (self.id, self.root) == (other.id, other.root)

@@ -106,7 +106,10 @@ pub fn parse_yaml(text: &str) -> Result<Vec<Named>, String> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
     let measurements = file.measurements.named()?;
     if measurements.is_empty() {
-        return Err("no measurement; name one, such as { measurements: { main: {} } }".to_owned());
+        return Err(
+            "the file has no measurement; name one, such as { measurements: { main: {} } }"
+                .to_owned(),
+        );
     }
     Ok(measurements)
 }
@@ -123,7 +126,7 @@ pub fn complaint(error: &serde_saphyr::Error) -> String {
     };
     if let Some(key) = problem.strip_prefix("duplicate mapping key: ") {
         let key = key.split_once(", set ").map_or(key, |(key, _)| key);
-        return format!("{place}'{key}' stands twice");
+        return format!("{place}'{key}' appears twice");
     }
     for (prefix, what) in [("unknown variant `", "value"), ("unknown field `", "field")] {
         let unknown = problem.strip_prefix(prefix).and_then(|rest| rest.split_once('`'));
@@ -378,7 +381,7 @@ mod tests {
                 "line 1: unknown field 'measurement'; did you mean 'measurements'?",
             ),
             ("measurements:\n  a: { tasks: top }\n", "line 2: expected a list, such as [a, b]"),
-            ("measurements:\n  a: { top: 1 }\n  a: { top: 2 }\n", "line 3: 'a' stands twice"),
+            ("measurements:\n  a: { top: 1 }\n  a: { top: 2 }\n", "line 3: 'a' appears twice"),
         ] {
             let error = serde_saphyr::from_str::<File>(text).err().unwrap();
             assert_eq!(complaint(&error), message, "{text}");
@@ -397,7 +400,7 @@ mod tests {
             assert!(refused.starts_with(message), "{refused}");
         }
         let nothing = refused(parse_yaml("measurements: {}").map(|_| ()));
-        assert!(nothing.starts_with("no measurement; name one"), "{nothing}");
+        assert!(nothing.starts_with("the file has no measurement; name one"), "{nothing}");
     }
 
     /// `FLOWGAUGE_GOLDEN=write` rewrites the committed schema after an intended change.

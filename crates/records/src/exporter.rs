@@ -9,7 +9,7 @@ use crate::queue::Queue;
 use crate::record::Record;
 use crate::template::Template;
 
-/// Maximum number of ports of an exporter that are told apart.
+/// Maximum number of ports of an exporter that count as exporters of their own.
 const PORTS: usize = 64;
 /// Maximum number of observation domains of an exporter.
 const DOMAINS: usize = 64;

@@ -28,8 +28,8 @@ use crate::resolve::resolve;
 /// Time limit for a collector to accept a connection or an epoch.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Time that a TCP connection may leave data unacknowledged before it ends. What was sent meanwhile is
-/// lost, so it is short; a collector that pauses for less loses nothing.
+/// Longest time for which a TCP connection waits for an acknowledgement. Reports sent in that time are
+/// lost if the collector is dead, so it is short; a collector that pauses for less loses nothing.
 const SILENT: Duration = Duration::from_secs(30);
 
 /// Interval at which templates are resent over UDP, in case the collector missed them.

@@ -309,7 +309,7 @@ fn bounds_of_listed_flows_hold_with_their_confidence() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Flows of one size, some of which share all their cells with others: the largest estimates are those.
+/// All flows have one size. Those that share all their cells with others have the largest estimates.
 /// A bound fails with a chance of 1.8 %; more than 1 of 25 do once in 10,000 runs.
 #[test]
 fn bounds_of_flows_of_one_size_hold_with_their_confidence() {

@@ -190,8 +190,8 @@ impl QueueCloser {
         Ok(())
     }
 
-    /// The earliest epoch of which a queue has seen packets, if all queues are at epochs before
-    /// `next`: the clock was set back, or a packet had a time far ahead of all others.
+    /// If all queues are at epochs before `next`, the earliest of those that have packets. The clock was
+    /// set back then, or one packet had a time far ahead of all others.
     fn earlier_than(&self, next: i64) -> Option<i64> {
         self.length_ns?;
         let mut earliest: Option<i64> = None;
@@ -207,7 +207,7 @@ impl QueueCloser {
         earliest
     }
 
-    /// Goes on with an earlier epoch. What was collected for the next one is an epoch of its own.
+    /// Continues with an earlier epoch. Closes the next one, if any packets were collected for it.
     fn step_back(
         &mut self,
         earlier: i64,

@@ -34,9 +34,7 @@ impl Coarse {
         let map = Coarser::new(from, to)?;
         let refused = |reason: &str| EngineError::Coarser { from, to, reason: reason.to_owned() };
         if from.kind().is_either() && from != to {
-            return Err(refused(
-                "a packet counts for both of its ends, and once if one prefix contains both",
-            ));
+            return Err(refused("a packet between two hosts of one prefix would count twice"));
         }
         let all: Vec<_> = summaries.lanes.iter().map(AnySummary::answers).collect();
         let mut lanes: Vec<(usize, Sums)> = Vec::new();

@@ -124,7 +124,7 @@ fn name(from: &mut Reader<'_>) -> Result<String, DecodeError> {
     if config::is_name(name) {
         return Ok(name.to_owned());
     }
-    Err(from.invalid("name", name.len(), "a name has letters, digits, '-', '_' and '.'"))
+    Err(from.invalid("name", name.len(), "a name consists of letters, digits, '-', '_' and '.'"))
 }
 
 /// Reads the length of epochs, and checks that a measurement could have it.

@@ -490,7 +490,7 @@ fn summaries_without_whole_keys_are_refused_with_the_reason() {
     refused("pair+protocol", "linear-table", "source+destination-port", "it lacks fields");
     refused("source/24+destination", "linear-table", "pair", "its prefixes are shorter");
     refused("source", "count-min", "source/24", "not for sums of keys");
-    refused("host", "linear-table", "host/16", "for both of its ends");
+    refused("host", "linear-table", "host/16", "would count twice");
     refused("source", "hyperloglog", "source/24", "does not hold whole keys");
 }
 

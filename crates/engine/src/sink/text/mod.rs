@@ -455,8 +455,8 @@ fn entropy(page: &mut Page, bits: &Estimate, normalized: f64) {
     );
 }
 
-/// Writes the number of flows by their size, in powers of two.
-/// Writes the number of flows by powers of two. Flows of untracked packets may be of any size.
+/// Writes the number of flows by their size, in powers of two. Flows of untracked packets may have any
+/// size.
 fn size_distribution(page: &mut Page, bins: &[(u64, Estimate)], untracked: u64) {
     page.heading("Packets per flow");
     if bins.is_empty() {
