@@ -260,11 +260,27 @@ impl HeaderSampler {
         // The last drawn packet has the latest probability and weight.
         let mut odds = self.odds[self.drawn.saturating_sub(1)];
         (self.at, self.drawn) = (0, 0);
+        if odds.0 < 1.0 && self.draw_all(odds) {
+            return;
+        }
         while self.drawn == 0 || self.drawn < DRAWN && odds.0 < 1.0 && self.next < u64::MAX {
             let gap = self.draw_one(&mut odds);
             (self.gaps[self.drawn], self.odds[self.drawn]) = (gap, odds);
             self.drawn += 1;
         }
+    }
+
+    /// Draws packets to read, each with this probability and weight. Returns `false` if these might
+    /// change before the last one.
+    fn draw_all(&mut self, odds: (f64, u64)) -> bool {
+        let far = DRAWN as f64 * (self.draws.most() + 1.0);
+        if ((self.until - self.next) as f64) < far {
+            return false;
+        }
+        self.draws.choose_all(&mut self.gaps);
+        self.next += self.gaps.iter().sum::<u64>() + DRAWN as u64;
+        (self.odds, self.drawn) = ([odds; DRAWN], DRAWN);
+        true
     }
 
     /// Draws the number of packets to skip before the next packet to read, and updates its

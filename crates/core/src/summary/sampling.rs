@@ -1,5 +1,7 @@
 //! Random sampling of packets, and bounds of a weight from a sample of it.
 
+use std::f64::consts::LN_2;
+
 use fastrand::Rng;
 
 use super::Estimate;
@@ -52,10 +54,34 @@ impl Sampler {
         if self.log_skip.is_infinite() {
             return 0;
         }
-        // Strictly between 0 and 1, so that the logarithm is finite.
-        let uniform = (self.rng.u64(..) >> 11) as f64 + 0.5;
-        let log = (uniform / (1u64 << 53) as f64).ln();
-        (log / self.log_skip) as u64
+        (ln(self.uniform()) / self.log_skip) as u64
+    }
+
+    /// A random number from 2⁻⁵⁴ to 1, so that its logarithm is finite.
+    #[inline(always)]
+    fn uniform(&mut self) -> f64 {
+        ((self.rng.u64(..) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// Draws the numbers of packets to skip before each of the next chosen ones: the same that
+    /// [`Self::choose`] draws one by one. [`Self::most`] must be below 2⁶³.
+    pub(crate) fn choose_all<const N: usize>(&mut self, skips: &mut [u64; N]) {
+        let mut draws = [0.0; N];
+        for draw in &mut draws {
+            *draw = self.uniform();
+        }
+        // In a loop of their own, so that they are computed in vectors.
+        for draw in &mut draws {
+            *draw = ln(*draw) / self.log_skip;
+        }
+        for (skip, draw) in skips.iter_mut().zip(draws) {
+            *skip = std::mem::replace(&mut self.skip, (draw as i64).cast_unsigned());
+        }
+    }
+
+    /// The largest number of packets to skip that can be drawn.
+    pub(crate) fn most(&self) -> f64 {
+        -54.0 * LN_2 / self.log_skip
     }
 
     /// Takes the skipped packets and the next chosen one off `packets`; returns whether one was
@@ -90,8 +116,7 @@ impl Sampler {
         if self.any.0 != slots {
             self.any = (slots, -(f64::from(slots) * self.log_skip).exp_m1());
         }
-        let uniform = ((self.rng.u64(..) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        let drawn = uniform * self.any.1;
+        let drawn = self.uniform() * self.any.1;
         // There are few slots, so that adding up is faster than a logarithm, and than a branch that
         // depends on the draw.
         let (mut chosen, mut first) = (self.chance, 0);
@@ -118,6 +143,27 @@ impl Sampler {
         self.skip = from.number("packets to pass over")?;
         Ok(())
     }
+}
+
+/// The natural logarithm of a positive normal number, with a relative error below 10⁻¹⁵. The
+/// system's logarithm is a call for each number, to code that a switch has evicted from the cache.
+#[inline(always)]
+fn ln(x: f64) -> f64 {
+    /// The bits of √½.
+    const ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
+    const FRACTION: u32 = 52;
+    // x = 2^exponent · m, where m is between √½ and √2.
+    let above = x.to_bits().wrapping_sub(ROOT).wrapping_add(1024 << FRACTION);
+    let exponent = f64::from((above >> FRACTION) as i32 - 1024);
+    let m = f64::from_bits(above % (1 << FRACTION) + ROOT);
+    // ln m = 2 artanh s
+    let s = (m - 1.0) / (m + 1.0);
+    let square = s * s;
+    let mut series = 1.0 / 21.0;
+    for odd in [19.0, 17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0] {
+        series = series * square + 1.0 / odd;
+    }
+    exponent * LN_2 + 2.0 * (s + s * square * series)
 }
 
 /// The two-sided quantile of the normal distribution for [`CONFIDENCE`].
@@ -164,6 +210,33 @@ mod tests {
                 / (1.0 - probability);
         }
         held
+    }
+
+    #[test]
+    fn logarithms_are_those_of_the_system() {
+        let mut sampler = Sampler::new(1, 0.5);
+        let limits = [0.5f64.powi(54), 0.5, 0.7, 0.8, 1.0 - f64::EPSILON, 1.0];
+        for x in (0..100_000).map(|_| sampler.uniform()).chain(limits) {
+            let (own, exact) = (ln(x), x.ln());
+            assert!((own - exact).abs() <= 1e-15 * exact.abs(), "ln {x} = {exact}, not {own}");
+        }
+    }
+
+    #[test]
+    fn draws_at_once_are_those_one_by_one() {
+        for probability in [0.9, 0.1, 0.01, 1e-9] {
+            let [mut once, mut single] = [3, 3].map(|seed| Sampler::new(seed, probability));
+            for _ in 0..1000 {
+                let mut skips = [0; 16];
+                once.choose_all(&mut skips);
+                for skip in skips {
+                    assert!(skip as f64 <= single.most());
+                    let mut left = u64::MAX;
+                    assert!(single.choose(&mut left));
+                    assert_eq!(skip, u64::MAX - left - 1);
+                }
+            }
+        }
     }
 
     #[test]
