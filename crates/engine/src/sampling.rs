@@ -204,9 +204,9 @@ pub(crate) struct Sampling {
     sampler: HeaderSampler,
     /// The traffic read of the open epoch.
     traffic: Traffic,
-    /// Keyed packets included in it, and the number that each following packet represents.
+    /// Keyed packets included in it, and the probability with which each following one was read.
     counted: u64,
-    weight: f64,
+    chance: f64,
     /// The wanted packets that have not come yet: the first run, and those after it. Only the first
     /// may be empty, and only if it is the last.
     owed: Run,
@@ -225,7 +225,7 @@ impl Sampling {
         let sampler = HeaderSampler::new(rate, apart(seed, measurement, queue));
         let owed = Run { odds: (1.0, 1), packets: 0 };
         let later = VecDeque::with_capacity(Arrivals::MOST as usize);
-        Self { sampler, traffic: Traffic::none(rate), counted: 0, weight: 1.0, owed, later }
+        Self { sampler, traffic: Traffic::none(rate), counted: 0, chance: 1.0, owed, later }
     }
 
     /// Forgets the traffic of an epoch.
@@ -281,7 +281,7 @@ impl Sampling {
     /// Notes that the next packet is wanted and will come.
     #[inline(never)]
     pub(crate) fn owe(&mut self) {
-        let odds = self.next_odds();
+        let odds = self.drawn_odds();
         let last = self.later.back_mut().unwrap_or(&mut self.owed);
         match last {
             Run { odds: same, packets } if *same == odds => *packets += 1,
@@ -301,7 +301,7 @@ impl Sampling {
     /// latest ones.
     #[inline(always)]
     pub(crate) fn awaits(&self, packets: usize) -> bool {
-        self.owed() == packets && self.stands_for(self.next_weight().0)
+        self.owed() == packets && self.is_latest(self.next_odds().0)
     }
 
     /// Notes that this many of them came.
@@ -328,33 +328,31 @@ impl Sampling {
 
     /// The probability and the weight of the next packet to draw.
     #[inline(always)]
-    fn next_odds(&self) -> (f64, u64) {
+    fn drawn_odds(&self) -> (f64, u64) {
         (self.sampler.chance(), self.sampler.weight())
     }
 
-    /// The number of packets that the next packet represents in the traffic, and its weight in the
-    /// summary.
+    /// The probability with which the next packet is read, and its weight in the summary.
     #[inline(always)]
-    pub(crate) fn next_weight(&self) -> (f64, u64) {
-        let (chance, weight) = if self.owed() > 0 { self.owed.odds } else { self.next_odds() };
-        (1.0 / chance, weight)
+    pub(crate) fn next_odds(&self) -> (f64, u64) {
+        if self.owed() > 0 { self.owed.odds } else { self.drawn_odds() }
     }
 
-    /// Whether each of the latest packets represents this many.
-    pub(crate) fn stands_for(&self, packets: f64) -> bool {
-        self.weight.to_bits() == packets.to_bits()
+    /// Whether the latest packets were read with this probability.
+    pub(crate) fn is_latest(&self, chance: f64) -> bool {
+        self.chance.to_bits() == chance.to_bits()
     }
 
-    /// Adds the keyed packets since the last call to the traffic. Each following packet represents
-    /// `then` packets.
+    /// Adds the keyed packets since the last call to the traffic. The following ones are read with
+    /// the probability `then`.
     pub(crate) fn count(&mut self, keyed: u64, then: f64) {
-        self.traffic.packets += (keyed - self.counted) as f64 * self.weight;
-        (self.counted, self.weight) = (keyed, then);
+        self.traffic.packets += (keyed - self.counted) as f64 * (1.0 / self.chance);
+        (self.counted, self.chance) = (keyed, then);
     }
 
     /// The traffic read of the epoch, up to `keyed` keyed packets.
     pub(crate) fn so_far(&mut self, keyed: u64) -> Traffic {
-        self.count(keyed, self.weight);
+        self.count(keyed, self.chance);
         // The probability falls as packets come, so the next packet has the largest weight so far.
         self.traffic.weight = self.traffic.weight.max(1.0 / self.sampler.chance());
         self.traffic

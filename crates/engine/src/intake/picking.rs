@@ -12,10 +12,10 @@ use crate::source::{Ahead, Skipped};
 /// Sets the weight of the next packet that is read.
 #[inline(always)]
 fn weigh(sampling: &mut Sampling, batcher: &mut Batcher, crew: &mut dyn Crew) {
-    let (packets, weight) = sampling.next_weight();
-    if !sampling.stands_for(packets) {
+    let (chance, weight) = sampling.next_odds();
+    if !sampling.is_latest(chance) {
         batcher.flush(crew);
-        sampling.count(batcher.counts().keyed.packets, packets);
+        sampling.count(batcher.counts().keyed.packets, chance);
         batcher.weigh(u32::try_from(weight).unwrap_or(u32::MAX), crew);
     }
 }
