@@ -322,11 +322,15 @@ fn grant(granted: &mut Ahead, words: &Words, meter: &dyn Meter) {
     if words.samples.load(Ordering::Relaxed) == 0 {
         return;
     }
-    *granted = meter.ahead();
+    // Number by number: a copy of all in a vector would wait for the stores of each.
+    let Ahead { packets, from_ns, until_ns } = meter.ahead();
+    granted.packets = packets;
+    words.ahead.store(packets, Ordering::Relaxed);
+    granted.from_ns = from_ns;
+    words.last_ns.store(from_ns, Ordering::Relaxed);
+    granted.until_ns = until_ns;
+    words.until_ns.store(until_ns, Ordering::Relaxed);
     words.skipped_bytes.store(0, Ordering::Relaxed);
-    words.last_ns.store(granted.from_ns, Ordering::Relaxed);
-    words.until_ns.store(granted.until_ns, Ordering::Relaxed);
-    words.ahead.store(granted.packets, Ordering::Relaxed);
 }
 
 #[cfg(test)]
