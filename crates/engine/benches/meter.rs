@@ -84,7 +84,7 @@ fn meters(c: &mut Criterion) {
     benches.bench_function("loop", |b| {
         b.iter(|| {
             for burst in black_box(frames).chunks(BATCH_PACKETS) {
-                batcher.take(burst, u64::MAX, &mut own);
+                batcher.take(&burst, u64::MAX, &mut own);
             }
         });
     });

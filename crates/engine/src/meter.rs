@@ -170,7 +170,7 @@ impl Meter for OneMeter {
 
     fn push(&mut self, frames: Frames<'_>) {
         let Stream { intake, crew, .. } = &mut self.stream;
-        let _ = intake.take(frames, &mut **crew);
+        let _ = intake.take(&frames, &mut **crew);
     }
 
     fn push_wanted<'a>(&mut self, burst: &Arrivals, frame: &mut dyn FnMut(usize) -> Frame<'a>) {
@@ -467,7 +467,7 @@ impl Meter for ApartMeter {
 
     fn push(&mut self, frames: Frames<'_>) {
         self.give(frames.len(), |Stream { intake, crew, .. }, _, places| {
-            let _ = intake.take(frames.part(places), &mut **crew);
+            let _ = intake.take(&frames.part(places), &mut **crew);
         });
     }
 

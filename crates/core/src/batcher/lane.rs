@@ -258,11 +258,16 @@ impl<K: Width> Lane<K> {
     }
 
     /// Takes the leading common IPv4 frames if their keys can be cut; returns their number.
-    pub(super) fn take_cut(&mut self, frames: Frames<'_>, lane: usize, to: &mut dyn Take) -> usize {
+    pub(super) fn take_cut(
+        &mut self,
+        frames: &Frames<'_>,
+        lane: usize,
+        to: &mut dyn Take,
+    ) -> usize {
         if self.cut.is_none() {
             return 0;
         }
-        self.fill(frames, lane, to, |lane, frames| match &lane.cut {
+        self.fill(*frames, lane, to, |lane, frames| match &lane.cut {
             Some(cut) => cut.keys(lane.isa, frames, lane.batch.free_keys()),
             None => 0,
         })

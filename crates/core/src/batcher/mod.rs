@@ -65,7 +65,7 @@ pub struct Counts {
 /// let frames: FrameColumns<'_> = [frame; 3].into_iter().collect();
 /// let mut batcher = Batcher::new(BatcherOptions::new(KeyKind::SOURCE));
 /// let mut packets = Packets(0);
-/// batcher.take(frames.frames(), u64::MAX, &mut packets);
+/// batcher.take(&frames.frames(), u64::MAX, &mut packets);
 /// batcher.flush(&mut packets);
 /// assert_eq!(packets.0, 3);
 /// ```
@@ -225,7 +225,7 @@ impl<K: Width + Extract<8> + Extract<32>> AddPackets for OneLane<'_, K> {
     }
     #[inline(always)]
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
-        let cut = self.lane.take_cut(frames, 0, self.to);
+        let cut = self.lane.take_cut(&frames, 0, self.to);
         let rest = frames.part(cut..frames.len());
         cut + self.lane.take_common(rest, V4 { headers, inner }, 0, self.to)
     }
@@ -282,7 +282,7 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> AddPackets for TwoLanes<'_, 
     }
     #[inline(always)]
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
-        let cut = self.v4.take_cut(frames, 0, self.to);
+        let cut = self.v4.take_cut(&frames, 0, self.to);
         let rest = frames.part(cut..frames.len());
         cut + self.v4.take_common(rest, V4 { headers, inner }, 0, self.to)
     }
@@ -328,7 +328,8 @@ impl Batcher {
 
     /// Takes frames in order until `most` packets had a key, and passes full batches to `to`.
     /// Returns the number of frames taken, and of those with a key.
-    pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
+    // By reference: a copy of the columns in vectors would wait for the stores of each number.
+    pub fn take(&mut self, frames: &Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
         // Usually all frames are common.
         let mut cut = 0;
         if frames.ethernet() == frames.len() && most >= frames.len() as u64 {

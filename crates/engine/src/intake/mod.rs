@@ -206,16 +206,17 @@ impl Intake {
     ///
     /// # Errors
     /// When a thread of the crew is gone.
-    pub(crate) fn take(&mut self, frames: Frames<'_>, crew: &mut dyn Crew) -> Result<(), Gone> {
+    // By reference, as for the batcher.
+    pub(crate) fn take(&mut self, frames: &Frames<'_>, crew: &mut dyn Crew) -> Result<(), Gone> {
         if self.take_ordinary(frames, crew) {
             return Ok(());
         }
         let Some(mut filter) = self.filter.take() else {
-            return self.take_packets(frames, None, crew);
+            return self.take_packets(*frames, None, crew);
         };
         let (mut unfit, mut reason) = (false, self.reason.clone());
         let mut passes = |place| judge(&mut filter, &frames.at(place), (&mut unfit, &mut reason));
-        let taken = self.take_packets(frames, Some(&mut passes), crew);
+        let taken = self.take_packets(*frames, Some(&mut passes), crew);
         self.unfit |= unfit;
         self.reason = reason;
         self.filter = Some(filter);
@@ -226,7 +227,7 @@ impl Intake {
     /// it neither opens nor ends an epoch, and no filter chooses among its packets. Returns whether
     /// it did. This is the path of nearly all bursts; it is short, since a switch in between evicts
     /// it from the cache.
-    fn take_ordinary(&mut self, frames: Frames<'_>, crew: &mut dyn Crew) -> bool {
+    fn take_ordinary(&mut self, frames: &Frames<'_>, crew: &mut dyn Crew) -> bool {
         let Column::Same(time_ns) = frames.times_ns() else { return false };
         let packets = frames.len() as u64;
         let takes_all = self.sampling.as_ref().is_none_or(|sampling| sampling.awaits(frames.len()));
@@ -239,7 +240,7 @@ impl Intake {
         self.stretch_left -= keyed;
         self.earliest_ns = self.earliest_ns.min(time_ns);
         self.latest_ns = self.latest_ns.max(time_ns);
-        self.came(frames);
+        self.came(*frames);
         true
     }
 

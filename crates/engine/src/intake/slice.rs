@@ -50,7 +50,7 @@ impl PacketSlice for Frames<'_> {
         }
     }
     fn put(self, batcher: &mut Batcher, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        batcher.take(self, most, to)
+        batcher.take(&self, most, to)
     }
     fn record(self, timeline: &mut Timeline) {
         timeline.add(self);

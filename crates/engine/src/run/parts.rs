@@ -175,7 +175,7 @@ fn read_share(
             if !source.poll(&mut burst).ok()? {
                 break;
             }
-            intake.take(burst.frames(), &mut crew).ok()?;
+            intake.take(&burst.frames(), &mut crew).ok()?;
             drop(burst);
             progress(&*source);
         }

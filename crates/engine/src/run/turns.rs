@@ -159,7 +159,7 @@ impl Turn<'_> {
             loop {
                 let mut burst = Burst::new(&mut columns);
                 frames.by_ref().take(BATCH_PACKETS).for_each(|frame| burst.push(frame));
-                if burst.is_empty() || intake.take(burst.frames(), &mut peer).is_err() {
+                if burst.is_empty() || intake.take(&burst.frames(), &mut peer).is_err() {
                     break;
                 }
             }

@@ -328,14 +328,14 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 (Taken { keyless: batcher.counts().keyless, ..taken }, services.collect::<Vec<_>>())
             };
             let (direct, services) = through(&|batcher, taken| {
-                batcher.take(columns.frames(), u64::MAX, taken);
+                batcher.take(&columns.frames(), u64::MAX, taken);
             });
             assert_eq!(direct, expected, "{isa} {mutated:02x?}");
             // The bytes are added up whether or not they are written.
             let all: u64 = expected.lanes.iter().flatten().map(|(_, bytes, _)| bytes).sum();
             for options in [options, BatcherOptions { reads: Reads::NOTHING, ..options }] {
                 let (mut batcher, mut taken) = (Batcher::new(options), Taken::default());
-                batcher.take(columns.frames(), u64::MAX, &mut taken);
+                batcher.take(&columns.frames(), u64::MAX, &mut taken);
                 batcher.flush(&mut taken);
                 assert_eq!(batcher.counts().keyed.bytes, all, "{options:?} {mutated:02x?}");
             }
@@ -377,7 +377,7 @@ fn cut(options: BatcherOptions, frames: &FrameColumns<'_>, singly: bool) -> Take
         let took = |frame: &Frame<'_>| batcher.take_one(frame, &mut taken);
         frames.frames().iter().filter(took).count() as u64
     } else {
-        batcher.take(frames.frames(), u64::MAX, &mut taken).1
+        batcher.take(&frames.frames(), u64::MAX, &mut taken).1
     };
     batcher.flush(&mut taken);
     let counts = batcher.counts();

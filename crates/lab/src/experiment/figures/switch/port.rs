@@ -294,7 +294,7 @@ fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
     let mut batcher = Batcher::new(BatcherOptions::new(key));
     let mut digests = Digests(Digester::new(Seed::from(1), isa).for_keys(key.lanes()[0]));
     each_burst(source, |frames| {
-        batcher.take(frames, u64::MAX, &mut digests);
+        batcher.take(&frames, u64::MAX, &mut digests);
     })
 }
 
