@@ -7,6 +7,9 @@ use fastrand::Rng;
 use super::Estimate;
 use super::codec::{DecodeError, Reader, Writer};
 
+/// Draws computed at a time; more would take more code.
+const VECTOR: usize = 4;
+
 /// Chooses each packet with the same probability, independently of the others. It draws the number
 /// of packets to skip, so that packets that are not chosen cost nothing. Summaries store its state.
 #[derive(Debug)]
@@ -66,16 +69,16 @@ impl Sampler {
     /// Draws the numbers of packets to skip before each of the next chosen ones: the same that
     /// [`Self::choose`] draws one by one. [`Self::most`] must be below 2⁶³.
     pub(crate) fn choose_all<const N: usize>(&mut self, skips: &mut [u64; N]) {
-        let mut draws = [0.0; N];
-        for draw in &mut draws {
-            *draw = self.uniform();
-        }
-        // In a loop of their own, so that they are computed in vectors.
-        for draw in &mut draws {
-            *draw = ln(*draw) / self.log_skip;
-        }
-        for (skip, draw) in skips.iter_mut().zip(draws) {
-            *skip = std::mem::replace(&mut self.skip, (draw as i64).cast_unsigned());
+        const { assert!(N.is_multiple_of(VECTOR)) };
+        for skips in skips.as_chunks_mut::<VECTOR>().0 {
+            // In a loop of their own, so that they are computed in vectors.
+            let mut draws: [f64; VECTOR] = std::array::from_fn(|_| self.uniform());
+            for draw in &mut draws {
+                *draw = ln(*draw) / self.log_skip;
+            }
+            for (skip, draw) in skips.iter_mut().zip(draws) {
+                *skip = std::mem::replace(&mut self.skip, (draw as i64).cast_unsigned());
+            }
         }
     }
 
