@@ -69,9 +69,16 @@ impl Subject {
         let reports = place.0.join("reports");
         wait("no report", || files(&reports, "jsonl").iter().map(&lines).sum::<usize>() > 5);
         let begin = Instant::now();
-        let (begin_kb, _alone) = (0, alone);
-        let mut subject =
-            Self { place, running, prometheus, console, started, begin, begin_kb, _alone };
+        let mut subject = Self {
+            place,
+            running,
+            prometheus,
+            console,
+            started,
+            begin,
+            begin_kb: 0,
+            _alone: alone,
+        };
         subject.begin_kb = subject.status("VmRSS");
         subject
     }
