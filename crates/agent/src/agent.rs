@@ -135,6 +135,10 @@ pub fn run(
         supervision::ready();
         let mut next = None;
         while !running.thread.is_finished() {
+            // Before the signals: a file waits for an end that comes after it.
+            if running.is_at_end(&configuration) && next.is_some() {
+                running.stop.store(true, Ordering::Relaxed);
+            }
             for signal in signals.pending() {
                 if signal == SIGHUP {
                     next = again(origin, &configuration, next, sandbox);
@@ -143,9 +147,6 @@ pub fn run(
                     running.stop.store(true, Ordering::Relaxed);
                     next = None;
                 }
-            }
-            if running.is_at_end(&configuration) && next.is_some() {
-                running.stop.store(true, Ordering::Relaxed);
             }
             running.watchdog.look();
             running.log.look();
