@@ -135,7 +135,7 @@ pub fn run(
         supervision::ready();
         let mut next = None;
         while !running.thread.is_finished() {
-            // Before the signals: a file waits for an end that comes after it.
+            // Asked before the signals are read, so that a new file waits for an end that comes later.
             if running.is_at_end(&configuration) && next.is_some() {
                 running.stop.store(true, Ordering::Relaxed);
             }

@@ -416,7 +416,7 @@ pub trait Inputs {
     /// error, they give what [`chain`](Self::chain) gives. Otherwise the result must be discarded.
     fn divide(&self, readers: usize) -> Option<Vec<Vec<Piece>>>;
 
-    /// Whether reading was stopped before the inputs ended. What was read until then still counts.
+    /// Whether reading was stopped before the end of the inputs. The packets read so far still count.
     fn is_stopped(&self) -> bool {
         false
     }

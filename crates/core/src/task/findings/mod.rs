@@ -8,8 +8,8 @@
 //! - [`traffic`]: seconds with far more or far fewer packets than usual, small packets, one
 //!   protocol or port with most packets, entropy near its limits.
 //!
-//! Every threshold is a constant next to the rule that uses it. All rules but
-//! those for scans need 1,000 packets.
+//! Every threshold is a constant next to the rule that uses it. All rules but those for scans need
+//! 1,000 packets.
 //!
 //! Time: a few passes over the flows, and up to 33,000 lookups for the sample.
 //!
