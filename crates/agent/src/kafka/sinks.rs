@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use flowgauge_engine::sink::{Format, Item, Sink, SinkError, Takes, rfc3339, units};
 use flowgauge_engine::snapshot::Saved;
@@ -278,10 +279,18 @@ pub(super) struct Position {
     pub(super) epoch: Option<(u64, u64)>,
 }
 
-/// The positions of all measurements.
+/// How long the file may lag behind: to write it durably takes longer than to send an epoch.
+const LAG: Duration = Duration::from_secs(1);
+
+/// The positions of all measurements. The file has them once a second and at the end: after a kill,
+/// the epochs of the last second are sent again.
 pub(super) struct Positions {
     folder: PathBuf,
     positions: BTreeMap<String, Position>,
+    /// When the file was written.
+    written: Option<Instant>,
+    /// Whether the file lacks a position.
+    lags: bool,
 }
 
 impl Positions {
@@ -296,7 +305,7 @@ impl Positions {
             Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(failed(&error)),
         };
-        Ok(Self { folder: folder.to_owned(), positions })
+        Ok(Self { folder: folder.to_owned(), positions, written: None, lags: false })
     }
 
     /// The position of a measurement.
@@ -304,12 +313,28 @@ impl Positions {
         self.positions.get(measurement).copied()
     }
 
-    /// Advances the position, in memory and in the file.
+    /// Advances the position. The first one of a measurement is in the file at once.
     pub(super) fn set(&mut self, measurement: &str, position: Position) {
-        self.positions.insert(measurement.to_owned(), position);
+        let is_first = self.positions.insert(measurement.to_owned(), position).is_none();
+        self.lags = true;
+        if is_first || self.written.is_none_or(|written| written.elapsed() >= LAG) {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
         let text = serde_json::to_vec(&self.positions).unwrap_or_default();
         // If the write fails, for instance on a full disk, a restart sends some epochs twice.
         let _ = journal::write(&self.folder, &self.folder.join(NAME), &text);
+        (self.written, self.lags) = (Some(Instant::now()), false);
+    }
+}
+
+impl Drop for Positions {
+    fn drop(&mut self) {
+        if self.lags {
+            self.write();
+        }
     }
 }
 
@@ -354,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_survive_a_restart() {
+    fn positions_survive_a_restart_and_are_written_once_a_second() {
         let folder = std::env::temp_dir().join(format!("flowgauge-kafka-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let mut positions = Positions::open(&folder).unwrap();
@@ -362,9 +387,24 @@ mod tests {
         let begin = Position { start_ns: -5, epoch: None };
         let last = Position { start_ns: 7, epoch: Some((u64::MAX, 3)) };
         positions.set("flows", begin);
-        positions.set("hosts", last);
-        let positions = Positions::open(&folder).unwrap();
-        assert_eq!((positions.get("flows"), positions.get("hosts")), (Some(begin), Some(last)));
+        positions.set("hosts", begin);
+        let read = || {
+            let positions = Positions::open(&folder).unwrap();
+            (positions.get("flows"), positions.get("hosts"))
+        };
+        assert_eq!(read(), (Some(begin), Some(begin)));
+        positions.written = Some(Instant::now() + 100 * LAG);
+        for epoch in 0..=3 {
+            positions.set("hosts", Position { start_ns: 7, epoch: Some((u64::MAX, epoch)) });
+        }
+        assert_eq!(read(), (Some(begin), Some(begin)), "the file is written once a second");
+        positions.written = Instant::now().checked_sub(LAG);
+        positions.set("flows", last);
+        assert_eq!(read(), (Some(last), Some(last)));
+        positions.written = Some(Instant::now() + 100 * LAG);
+        positions.set("flows", begin);
+        drop(positions);
+        assert_eq!(read(), (Some(begin), Some(last)));
         fs::write(folder.join(NAME), "nonsense").unwrap();
         assert!(Positions::open(&folder).is_err());
         fs::remove_dir_all(folder).unwrap();
