@@ -536,3 +536,44 @@ impl Chunk {
         self.places.last().map(|place| place.time_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A burst that a driver hands over at once, of so many frames of 60 captured bytes.
+    fn hand_over(frames: usize, see: impl FnOnce(&mut Burst<'_>)) {
+        let (captured, wires) = (vec![Captured::from(&[0; 60][..]); frames], vec![1514; frames]);
+        let (link, time_ns) = (Column::Same(LinkType::ETHERNET), Column::Same(9));
+        let mut columns = Columns::default();
+        let mut burst = Burst::new(&mut columns);
+        burst.arrive(Frames::new(&captured, &wires, link, time_ns));
+        see(&mut burst);
+    }
+
+    #[test]
+    fn frames_that_arrived_together_are_snapped() {
+        hand_over(BATCH_PACKETS, |burst| {
+            burst.snap(14);
+            assert_eq!((burst.len(), burst.room()), (BATCH_PACKETS, 0));
+            for frame in burst.frames().iter() {
+                assert_eq!((frame.bytes.len(), frame.wire, frame.time_ns), (14, 1514, 9));
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "the frames do not fit")]
+    fn more_frames_than_fit_are_refused() {
+        hand_over(BATCH_PACKETS + 1, |_| ());
+    }
+
+    #[test]
+    #[should_panic(expected = "frames were added to those that arrived together")]
+    fn frames_that_arrived_together_stay_alone() {
+        hand_over(1, |burst| {
+            burst.push(Frame { bytes: &[], wire: 0, link: LinkType::ETHERNET, time_ns: 0 });
+            burst.frames();
+        });
+    }
+}
