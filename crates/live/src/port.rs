@@ -152,11 +152,17 @@ impl Port {
         let filter = options.filter.as_ref().zip(link);
         let rejecting = filter.and_then(|(filter, link)| program::rejecting(filter, link));
         let once = number == 0 || hardware == libc::ARPHRD_LOOPBACK;
-        match program::of(once, rejecting.as_deref()) {
-            Some(program) => socket.attach(&program)?,
-            None => socket.detach()?,
+        let attach = |rejecting| match program::of(once, rejecting) {
+            Some(program) => socket.attach(&program),
+            None => socket.detach(),
+        };
+        // The kernel has little memory for programs (`net.core.optmem_max`), and refuses long ones.
+        let rejecting = rejecting.as_deref();
+        let rejects = rejecting.is_some() && attach(rejecting).is_ok();
+        if !rejects {
+            attach(None)?;
         }
-        Ok(Self { socket, ring, link, rejects: rejecting.is_some() })
+        Ok(Self { socket, ring, link, rejects })
     }
 }
 

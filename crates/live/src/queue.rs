@@ -12,7 +12,7 @@ use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError}
 
 use crate::block::Walk;
 use crate::fault::{InterfaceFault, LiveError};
-use crate::port::{Interface, Port};
+use crate::port::{Interface, Port, link};
 use crate::program;
 use crate::ring::RETIRE;
 use crate::socket::Event;
@@ -261,14 +261,18 @@ impl Outage {
         due
     }
 
-    /// Whether the interface is up again. Opens a new port if the interface was created again, once
-    /// the ring of the old one is empty.
+    /// Whether the interface is up again. Opens a new port if the interface was created again, or
+    /// changed its link type, once the ring of the old one is empty.
     fn ends(&self, interface: &Interface, port: &mut Port, is_empty: bool) -> bool {
-        let Ok((bound, _)) = port.socket.bound() else { return false };
+        let Ok((bound, hardware)) = port.socket.bound() else { return false };
         let Some(number) = interface.number_after(bound) else { return false };
         if number == bound {
-            // The socket receives packets again once its interface is up.
-            return port.socket.is_up(number);
+            if port.link.is_none() || port.link == link(hardware) {
+                // The socket receives packets again once its interface is up.
+                return port.socket.is_up(number);
+            }
+            // It would receive packets of the new type.
+            let _ = port.socket.attach(program::NOTHING);
         }
         // The kernel may not have handed over the last packets yet.
         if !is_empty || self.since.elapsed() < SETTLE {

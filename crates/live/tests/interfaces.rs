@@ -4,13 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::env;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use flowgauge_core::packet::LinkType;
 use flowgauge_engine::source::{Burst, Columns, Source, SourceError};
+use flowgauge_filter::Filter;
 use flowgauge_live::{InterfaceFault, LiveError, Options, XdpOptions, XdpQueue, open, open_xdp};
 
 /// Sends packets of 60 bytes from the interface `there`.
@@ -29,6 +32,21 @@ number = int(sys.argv[1])
 value = array.array('B', struct.pack('9I', 0x3d, 0, 0, 0, 0, number, number, 0, 0))
 request = struct.pack('16sP', b'here', value.buffer_info()[0])
 fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8946, request)
+";
+
+/// Makes the interface `tap` of Ethernet. Then each line from standard input is a hardware type that
+/// it changes to (`TUNSETLINK`), or, if empty, a frame that it receives.
+const TAP: &str = "
+import fcntl, os, struct, sys
+tap = os.open('/dev/net/tun', os.O_RDWR)
+fcntl.ioctl(tap, 0x400454ca, struct.pack('16sH22x', b'tap', 0x1002))
+print(flush=True)
+for line in sys.stdin:
+    if line.strip():
+        fcntl.ioctl(tap, 0x400454cd, int(line))
+    else:
+        os.write(tap, bytes(60))
+    print(flush=True)
 ";
 
 /// Moves this thread, and the commands that it starts, to a network of its own with the interfaces
@@ -183,6 +201,66 @@ fn an_outage_ends_while_packets_are_waiting() {
     outage_ends(&mut queues[0]);
     drop(queues);
     outage_ends(&mut xdp().unwrap());
+}
+
+/// Monitors change between Ethernet and radio headers while they are down.
+#[test]
+fn an_interface_may_come_back_with_another_link_type() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Command::new("python3")
+        .args(["-c", TAP])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, mut output) =
+        (tap.stdin.take().unwrap(), BufReader::new(tap.stdout.take().unwrap()).lines());
+    output.next().unwrap().unwrap();
+    let mut tell = |line: &str| {
+        writeln!(input, "{line}").unwrap();
+        output.next().unwrap().unwrap();
+    };
+    set("tap", "up");
+    let options = Options { filter: Some(Filter::new("udp").unwrap()), ..Options::default() };
+    let mut queues = open("tap", &options, &Arc::<AtomicBool>::default()).unwrap();
+    let queue = &mut queues[0];
+    set("tap", "down");
+    poll_until(queue, |queue| count(queue, "interruptions") == 1);
+    tell("803");
+    set("tap", "up");
+    let begun = Instant::now();
+    let link = loop {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        // A frame without a radio header, which the filter cannot judge.
+        tell("");
+        let mut columns = Columns::default();
+        let mut burst = Burst::new(&mut columns);
+        queue.poll(&mut burst).unwrap();
+        if let Some(frame) = burst.frames().iter().next() {
+            break frame.link;
+        }
+    };
+    assert_eq!(link, LinkType::IEEE802_11_RADIOTAP);
+    drop(input);
+    tap.wait().unwrap();
+}
+
+/// The kernel refuses the program, whose length is within its limits, for lack of memory.
+#[test]
+fn a_long_filter_is_applied_here() {
+    if !alone() {
+        return;
+    }
+    let ports: Vec<String> = (1..=45).map(|port| format!("port {port}")).collect();
+    let options =
+        Options { filter: Some(Filter::new(&ports.join(" or ")).unwrap()), ..Options::default() };
+    let mut queues = open("here", &options, &Arc::<AtomicBool>::default()).unwrap();
+    let note = queues[0].note().unwrap();
+    assert!(note.ends_with("the kernel cannot apply this filter; all packets are read"), "{note}");
+    send("1");
+    poll_until(&mut queues[0], |queue| count(queue, "received") == 1);
 }
 
 /// Without CAP_IPC_LOCK, the limit of locked memory holds.
