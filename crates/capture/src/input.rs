@@ -2,11 +2,11 @@
 //! bytes (not the file name) show a compressed format.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom},
     ops::Range,
-    os::fd::AsFd,
-    path::PathBuf,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,6 +15,7 @@ use std::{
 
 use flate2::{Decompress, FlushDecompress, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 #[cfg(target_os = "linux")]
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
@@ -128,7 +129,7 @@ impl Origin {
                 return Ok(Input { file, compressed: false, bytes, meter, part: Some(part) });
             }
             Self::Path(path) if path.is_dir() => return Err(unreadable(Refusal::Directory)),
-            Self::Path(path) => match File::open(path) {
+            Self::Path(path) => match open_at_once(&path) {
                 Ok(file) => until(file, stop),
                 Err(error) => return Err(unreadable(Refusal::Open(error))),
             },
@@ -144,6 +145,12 @@ impl Origin {
             Err(error) => Err(unreadable(Refusal::Open(error))),
         }
     }
+}
+
+/// Opens a file. A named pipe does not wait for its writer here, where nothing would end the wait.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Makes reading end when `stop` is set, if the file is one that a reader may wait for.
@@ -299,7 +306,11 @@ impl Read for Waiting {
             let mut file = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut file, Some(&LOOK)) {
                 Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => return self.file.read(buffer),
+                Ok(_) => match self.file.read(buffer) {
+                    // Another reader of the pipe was faster.
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    read => return read,
+                },
                 Err(error) => return Err(error.into()),
             }
         }

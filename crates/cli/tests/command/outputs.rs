@@ -361,6 +361,18 @@ fn a_signal_ends_a_run_with_a_report_so_far() {
     }
 }
 
+#[test]
+fn a_signal_ends_the_wait_for_the_writer_of_a_pipe() {
+    let pipe = folder("no-writer").join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = command(&["analyze", text(&pipe)]).spawn().unwrap();
+    until_read(&child);
+    signal(&child, "-TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(error(&output).contains("interrupted"), "{output:?}");
+}
+
 /// Whether this process ignores HUP, signal 1.
 fn ignores_hang_up() -> bool {
     signals("self", "SigIgn") & 1 == 1
