@@ -24,6 +24,8 @@ const FIELDS: usize = 4096;
 const LARGEST_GAP: u32 = 1 << 20;
 /// Largest distance by which a datagram may be late.
 const LATEST: u32 = 1 << 10;
+/// So many late numbers in order are not late: the exporter has restarted.
+const RESTARTED: u32 = 4;
 
 /// The formats of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +77,31 @@ pub(crate) enum Scope {
 struct Domain {
     /// The next expected sequence number.
     expected: Option<u32>,
+    /// The latest late numbers.
+    late: Option<Late>,
     used: u64,
+}
+
+/// Late sequence numbers in order.
+#[derive(Clone, Copy, Default)]
+struct Late {
+    /// How many there are.
+    numbers: u32,
+    /// The number after the last one.
+    next: u32,
+    /// The sum of the gaps between them.
+    gaps: u32,
+}
+
+impl Late {
+    /// With another late number, and the one after it.
+    fn then(self, number: u32, next: u32) -> Self {
+        let gap = number.wrapping_sub(self.next);
+        if self.numbers == 0 || gap > LATEST {
+            return Self { numbers: 1, next, gaps: 0 };
+        }
+        Self { numbers: self.numbers + 1, next, gaps: self.gaps + gap }
+    }
 }
 
 #[derive(Default)]
@@ -120,14 +146,22 @@ impl Exporter {
     pub(crate) fn sequence(&mut self, id: DomainId, number: u32, step: Option<u32>, lost: Count) {
         let domain = self.domain(id);
         let ahead = domain.expected.map_or(0, |expected| number.wrapping_sub(expected));
-        if ahead <= u32::MAX - LATEST {
-            domain.expected = step.map(|step| number.wrapping_add(step));
+        let next = step.map(|step| number.wrapping_add(step));
+        let (mut gap, is_late) = (ahead, ahead > u32::MAX - LATEST);
+        if is_late {
+            gap = 0;
+            domain.late = next.map(|next| domain.late.unwrap_or_default().then(number, next));
+            if let Some(late) = domain.late.filter(|late| late.numbers == RESTARTED) {
+                (domain.expected, domain.late, gap) = (Some(late.next), None, late.gaps);
+            }
+        } else {
+            (domain.expected, domain.late) = (next, None);
         }
-        match ahead {
-            0 => {}
-            1..=LARGEST_GAP => self.account.add(lost, u64::from(ahead)),
-            _ => self.account.add(Count::Restarts, 1),
+        let is_gap = gap <= LARGEST_GAP;
+        if is_gap {
+            self.account.add(lost, gap.into());
         }
+        self.account.add(Count::Restarts, u64::from(is_late || !is_gap));
     }
 
     /// Sets the sampling interval of the packets in a scope.
@@ -251,6 +285,16 @@ mod tests {
         assert_eq!(counts(&[5, 7, 6, 8]), [1, 1]);
         assert_eq!(counts(&[5_000_000, 0, 1, 3]), [1, 1]);
         assert_eq!(counts(&[0, LARGEST_GAP + 2, LARGEST_GAP + 3]), [0, 1]);
+    }
+
+    #[test]
+    fn an_exporter_that_restarts_early_loses_as_any_other() {
+        // From the fourth number on, 0 is no late number.
+        assert_eq!(counts(&[50, 0, 1, 2, 3, 4, 5]), [0, 4]);
+        assert_eq!(counts(&[50, 0, 2, 4, 6, 8, 10]), [5, 4]);
+        // Numbers that come in two orders are late.
+        assert_eq!(counts(&[50, 54, 53, 52, 51, 55]), [3, 3]);
+        assert_eq!(counts(&[50, 54, 51, 52, 53, 55]), [3, 3]);
     }
 
     #[test]
