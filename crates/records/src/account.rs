@@ -33,9 +33,13 @@ pub enum Count {
     RefusedTemplates,
     /// Exporters evicted because there are too many.
     ForgottenExporters,
+    /// Records that name a sampler whose rate is unknown, and count as not sampled.
+    UnknownRate,
+    /// Packets of records for which there was no time at the end.
+    LostPackets,
 }
 
-const COUNTS: [(Count, &str, CounterKind); 14] = [
+const COUNTS: [(Count, &str, CounterKind); 16] = [
     (Count::Datagrams, "record_datagrams", CounterKind::Other),
     (Count::Records, "records", CounterKind::Other),
     (Count::Packets, "record_packets", CounterKind::Other),
@@ -50,6 +54,8 @@ const COUNTS: [(Count, &str, CounterKind); 14] = [
     (Count::Restarts, "records_restarts", CounterKind::Other),
     (Count::RefusedTemplates, "records_refused_templates", CounterKind::Other),
     (Count::ForgottenExporters, "records_forgotten_exporters", CounterKind::Other),
+    (Count::UnknownRate, "records_unknown_rate", CounterKind::Other),
+    (Count::LostPackets, "record_packets_lost", CounterKind::Lost),
 ];
 
 /// The counts of one exporter, or of all.

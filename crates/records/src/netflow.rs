@@ -203,10 +203,15 @@ fn records(
             continue;
         };
         let sampler = || reading.exporter.sampler(domain, values.sampler(), values.interface());
-        let one_in = values.one_in().or_else(sampler).unwrap_or(1);
+        let one_in = values.one_in().or_else(sampler);
+        // Sampler 0 takes all packets.
+        if one_in.is_none() && values.sampler() > Some(0) && reading.sampling.is_none() {
+            reading.count(Count::UnknownRate);
+        }
+        let one_in = one_in.unwrap_or(1);
         reading.flow(&record, one_in);
-        if let Some((packets, bytes)) = values.reverse() {
-            reading.flow(&record.reverse(packets, bytes), one_in);
+        if let Some(reverse) = values.reverse(&record) {
+            reading.flow(&reverse, one_in);
         }
     }
     Some(())

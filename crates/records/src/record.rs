@@ -46,19 +46,6 @@ impl Record {
         bytes: 0,
     };
 
-    /// The same flow in the other direction, with its packets and bytes.
-    pub(crate) fn reverse(&self, packets: u64, bytes: u64) -> Self {
-        Self {
-            source: self.destination,
-            destination: self.source,
-            source_port: self.destination_port,
-            destination_port: self.source_port,
-            packets,
-            bytes,
-            ..*self
-        }
-    }
-
     /// Appends an Ethernet frame with the addresses, ports, flags and ICMP type of the record,
     /// without payload. If one address is IPv4 and the other IPv6, the frame is IPv6.
     pub(crate) fn append_frame(&self, to: &mut Vec<u8>) {

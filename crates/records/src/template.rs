@@ -26,6 +26,7 @@ pub(crate) enum Element {
     /// In the other direction.
     ReverseBytes,
     ReversePackets,
+    ReverseTcpFlags,
     Protocol,
     TcpFlags,
     SourcePort,
@@ -34,7 +35,10 @@ pub(crate) enum Element {
     Source6,
     Destination4,
     Destination6,
+    /// Type and code.
     Icmp,
+    IcmpType,
+    IcmpCode,
     /// The one by which packets came in.
     Interface,
     /// One in this many packets is sampled.
@@ -67,6 +71,7 @@ impl Element {
             (None, 24) => Self::PostPackets,
             (None, 232) | (Some(REVERSE), 1 | 85) => Self::ReverseBytes,
             (None, 299) | (Some(REVERSE), 2 | 86) => Self::ReversePackets,
+            (Some(REVERSE), 6) => Self::ReverseTcpFlags,
             (None, 4) => Self::Protocol,
             (None, 6) => Self::TcpFlags,
             (None, 7 | 180 | 182) => Self::SourcePort,
@@ -76,6 +81,8 @@ impl Element {
             (None, 27) => Self::Source6,
             (None, 28) => Self::Destination6,
             (None, 32 | 139) => Self::Icmp,
+            (None, 176 | 178) => Self::IcmpType,
+            (None, 177 | 179) => Self::IcmpCode,
             (None, 10) => Self::Interface,
             (None, 34 | 50) => Self::OneIn,
             (None, 48 | 302) => Self::Sampler,
@@ -217,27 +224,39 @@ impl Values {
     /// The flow; `None` if it has no address.
     pub(crate) fn record(&self) -> Option<Record> {
         let [source, destination] = self.addresses()?;
-        let port = |element| self.get(element).unwrap_or_default() as u16;
+        let number = |element| self.get(element).unwrap_or_default();
+        let port = |element| number(element) as u16;
         let destination_port = port(Element::DestinationPort);
-        // Older exporters give the ICMP type and code in place of the port.
-        let icmp = self.get(Element::Icmp).map_or(destination_port, |icmp| icmp as u16);
+        let icmp_type = self.get(Element::IcmpType);
+        let icmp = icmp_type.map(|icmp_type| icmp_type << 8 | number(Element::IcmpCode));
+        let icmp = self.get(Element::Icmp).or(icmp).map(|icmp| icmp as u16);
         Some(Record {
             source,
             destination,
             source_port: port(Element::SourcePort),
             destination_port,
-            protocol: self.get(Element::Protocol).unwrap_or_default() as u8,
-            tcp_flags: self.get(Element::TcpFlags).unwrap_or_default() as u8,
-            icmp: icmp.to_be_bytes(),
+            protocol: number(Element::Protocol) as u8,
+            tcp_flags: number(Element::TcpFlags) as u8,
+            // Older exporters give them in place of the port.
+            icmp: icmp.unwrap_or(destination_port).to_be_bytes(),
             packets: self.first(&[Element::Packets, Element::TotalPackets, Element::PostPackets]),
             bytes: self.first(&[Element::Bytes, Element::TotalBytes, Element::PostBytes]),
         })
     }
 
-    /// Packets and bytes of the other direction; `None` if there are none.
-    pub(crate) fn reverse(&self) -> Option<(u64, u64)> {
+    /// The flow in the other direction; `None` if it has no packets.
+    pub(crate) fn reverse(&self, record: &Record) -> Option<Record> {
         let packets = self.get(Element::ReversePackets).filter(|packets| *packets > 0)?;
-        Some((packets, self.get(Element::ReverseBytes).unwrap_or_default()))
+        Some(Record {
+            source: record.destination,
+            destination: record.source,
+            source_port: record.destination_port,
+            destination_port: record.source_port,
+            tcp_flags: self.get(Element::ReverseTcpFlags).unwrap_or_default() as u8,
+            packets,
+            bytes: self.get(Element::ReverseBytes).unwrap_or_default(),
+            ..*record
+        })
     }
 
     /// The number of the interface by which packets came in.
@@ -336,6 +355,37 @@ pub(crate) mod tests {
             }
             assert_eq!(values(&[(one, &[0]), (other, &[0])]).get(one), Some(0));
         }
+    }
+
+    #[test]
+    fn the_type_of_icmp_is_given_in_three_ways() {
+        let icmp = |fields: &[(u16, &[u8])]| {
+            let of = |(number, bytes): &(u16, _)| (Element::new(None, *number), *bytes);
+            let source = (Element::Source4, &[10, 0, 0, 1][..]);
+            let fields: Vec<_> = fields.iter().map(of).chain([source]).collect();
+            values(&fields).record().unwrap().icmp
+        };
+        assert_eq!(icmp(&[(11, &[3, 1])]), [3, 1]);
+        assert_eq!(icmp(&[(11, &[0, 0]), (32, &[8, 0])]), [8, 0]);
+        assert_eq!(icmp(&[(11, &[0, 0]), (176, &[3]), (177, &[1])]), [3, 1]);
+        assert_eq!(icmp(&[(178, &[128])]), [128, 0]);
+        assert_eq!(icmp(&[(176, &[0]), (177, &[0]), (11, &[1, 187])]), [0, 0]);
+    }
+
+    /// The flags of a biflow are those of each direction.
+    #[test]
+    fn the_other_direction_has_flags_of_its_own() {
+        let (syn, reset): (&[u8], &[u8]) = (&[2], &[0x14]);
+        let source = (Element::Source4, &[10, 0, 0, 1][..]);
+        let both = [source, (Element::TcpFlags, syn), (Element::ReversePackets, &[1])];
+        let flags = |fields: &[(Element, &[u8])]| {
+            let values = values(fields);
+            let record = values.record().unwrap();
+            (record.tcp_flags, values.reverse(&record).unwrap().tcp_flags)
+        };
+        assert_eq!(flags(&both), (2, 0));
+        let reverse = (Element::new(Some(REVERSE), 6), reset);
+        assert_eq!(flags(&[&both[..], &[reverse]].concat()), (2, 0x14));
     }
 
     #[test]

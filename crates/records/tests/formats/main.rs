@@ -209,9 +209,12 @@ fn options_give_the_interval_of_each_sampler() {
     // No template is known yet.
     assert_eq!(packets(&mut collector, 1), u64::from(flow4(3).packets));
     collector.take(ROUTER, &netflow9(2, 9, &Bytes::default().set(300, &rates)));
-    for (sampler, one_in) in [(1, 100), (2, 2000), (3, 1)] {
+    assert_eq!(count(&collector, Count::UnknownRate), 1);
+    for (sampler, one_in) in [(1, 100), (2, 2000), (3, 1), (0, 1)] {
         assert_eq!(packets(&mut collector, sampler), u64::from(flow4(3).packets) * one_in);
     }
+    // Of sampler 3. None is of sampler 0.
+    assert_eq!(count(&collector, Count::UnknownRate), 2);
 }
 
 /// In both formats: the scope "interface" of NetFlow 9 is the element 10 of IPFIX.
