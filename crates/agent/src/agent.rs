@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use flowgauge_engine::sink::{QUEUE_BYTES, Sink, units};
 use flowgauge_engine::{EngineError, EpochLength, Outcome, seed};
 use flowgauge_kernel::reserve_heap;
+use flowgauge_records::KeptPorts;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -95,12 +96,12 @@ pub fn run(
     let helper = sandbox.and_then(Sandbox::helper);
     let alerts = Alerts::start(configuration.alerts.clone(), helper.cloned());
     let alerts = Arc::new(Mutex::new(alerts.map_err(|error| no_thread(&error))?));
-    let mut before = None;
+    let (mut before, kept) = (None, KeptPorts::default());
     // None until the first run.
     let mut retry: Option<Retry> = None;
     loop {
         let started = Data::open(&configuration.agent.data).and_then(|data| {
-            Ok((Running::start(&configuration, &data, &alerts, more(), helper)?, data))
+            Ok((Running::start(&configuration, &data, &alerts, more(), (helper, &kept))?, data))
         });
         let (mut running, _data) = match (started, before.take()) {
             (Ok(started), _) => started,
@@ -246,13 +247,14 @@ struct Running {
 }
 
 impl Running {
-    /// Opens sources and outputs, and starts measuring.
+    /// Opens sources and outputs, and starts measuring. Sources have the help and the ports of
+    /// [`open`].
     fn start(
         configuration: &Configuration,
         data: &Data,
         alerts: &Arc<Mutex<Alerts>>,
         more: Vec<Box<dyn Sink>>,
-        helper: Option<&Helper>,
+        (helper, kept): (Option<&Helper>, &KeptPorts),
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let secret = configuration.agent.seed.clone().map_or_else(|| data.seed(), Ok)?;
@@ -266,7 +268,7 @@ impl Running {
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let mut watchdog = Watchdog::new();
         let Configuration { agent, sources, .. } = configuration;
-        let Opened { queues, exporters } = open(sources, &agent.dpdk_args, &stop, helper)?;
+        let Opened { queues, exporters } = open(sources, &agent.dpdk_args, &stop, helper, kept)?;
         let sources = queues.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
         let kept = journal.counts();

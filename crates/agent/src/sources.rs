@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use flowgauge_engine::source::Source;
 use flowgauge_live::{Fanout, LiveError, Options, Sockets, XdpOptions};
-use flowgauge_records::{Accounts, Records};
+use flowgauge_records::{Accounts, KeptPorts, Records};
 
 use crate::Failure;
 use crate::config::{Engine, InterfaceOptions, RecordsOptions, SourceOptions};
@@ -23,16 +23,23 @@ pub(crate) struct Opened {
     pub(crate) exporters: Vec<Accounts>,
 }
 
-/// Opens the queues of all sources. In a sandbox, the helper opens their packet sockets.
+/// Opens the queues of all sources. In a sandbox, the helper opens their packet sockets. Those of flow
+/// records take their ports from `kept`, where the run before left them.
 pub(crate) fn open(
     sources: &[SourceOptions],
     dpdk_args: &str,
     stop: &Arc<AtomicBool>,
     helper: Option<&Helper>,
+    kept: &KeptPorts,
 ) -> Result<Opened, Failure> {
     let sockets = helper.cloned().map_or_else(Sockets::default, |helper| {
         Sockets::from_other(move || helper.packet_socket())
     });
+    let records = |source: &SourceOptions| match source {
+        SourceOptions::Records(RecordsOptions { records, .. }) => Some(records.0),
+        SourceOptions::Interface(_) | SourceOptions::Replay(_) => None,
+    };
+    kept.keep(&sources.iter().filter_map(records).collect::<Vec<_>>());
     let Opened { mut queues, mut exporters } = Opened::default();
     let mut ports = Ports::new(dpdk_args);
     for source in sources {
@@ -49,7 +56,7 @@ pub(crate) fn open(
             }
             SourceOptions::Records(RecordsOptions { records, sampling }) => {
                 let sampling = sampling.map(NonZeroU64::get);
-                let records = Records::bind(records.0, sampling, say, stop);
+                let records = Records::bind(records.0, sampling, say, stop, kept);
                 let records = records.map_err(|error| Failure::Source(error.to_string()))?;
                 exporters.push(records.accounts());
                 queues.push(Box::new(records));

@@ -120,6 +120,19 @@ impl Collector {
         self.queue.lend(burst, time_ns);
     }
 
+    /// Counts the packets that were not lent out as lost.
+    pub(crate) fn abandon(&mut self) {
+        self.total.add(Count::LostPackets, self.queue.left());
+        self.queue.clear();
+    }
+
+    /// Counts from zero, with another `sampling`, and keeps what it knows of exporters.
+    pub(crate) fn begin(&mut self, sampling: Option<u64>) {
+        self.sampling = sampling;
+        self.total = Account::default();
+        self.exporters.values_mut().for_each(|exporter| exporter.account = Account::default());
+    }
+
     /// Whether all packets were lent out.
     pub fn is_done(&self) -> bool {
         self.queue.is_empty()

@@ -22,4 +22,4 @@ mod template;
 pub use account::{Account, Count};
 pub use collector::{Collector, EXPORTERS};
 pub use queue::{Lent, MOST_PACKETS};
-pub use source::{Accounts, BindError, Records};
+pub use source::{Accounts, BindError, KeptPorts, Records};

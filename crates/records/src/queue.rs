@@ -64,6 +64,11 @@ impl Queue {
         self.done == self.entries.len()
     }
 
+    /// Number of packets that are not lent out yet.
+    pub(crate) fn left(&self) -> u64 {
+        self.entries[self.done..].iter().map(|entry| entry.packets).sum()
+    }
+
     /// Removes all packets.
     pub(crate) fn clear(&mut self) {
         self.frames.clear();

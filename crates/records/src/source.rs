@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use flowgauge_engine::source::{Burst, Counter, Source, SourceError};
-use rustix::net::sockopt;
+use rustix::net::{RecvFlags, recv, sockopt};
 
 use crate::account::Account;
 use crate::collector::Collector;
@@ -28,9 +29,10 @@ const DATAGRAM: usize = 1 << 16;
 /// The accounts of exporters, at most a second old, for other threads to read.
 ///
 /// ```
-/// use flowgauge_records::Records;
+/// use flowgauge_records::{KeptPorts, Records};
 ///
-/// let records = Records::bind("127.0.0.1:0".parse()?, None, |_| {}, &Default::default())?;
+/// let (at, stop, ports) = ("127.0.0.1:0".parse()?, Default::default(), KeptPorts::default());
+/// let records = Records::bind(at, None, |_| {}, &stop, &ports)?;
 /// assert!(records.accounts().get().is_empty(), "no exporter has sent a datagram");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -57,6 +59,31 @@ pub struct BindError {
     error: io::Error,
 }
 
+/// Time to count what has arrived before the end.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// Ports that one run leaves to the next: their sockets, and what is known of their exporters, which
+/// do not send templates and sampling rates again for a while.
+#[derive(Clone, Default)]
+pub struct KeptPorts(Arc<Mutex<BTreeMap<SocketAddr, Port>>>);
+
+impl KeptPorts {
+    /// Closes all ports but those at these addresses.
+    pub fn keep(&self, addresses: &[SocketAddr]) {
+        self.lock().retain(|at, _| addresses.contains(at));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Port>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A socket, and the state of those that send to it.
+struct Port {
+    socket: Arc<UdpSocket>,
+    collector: Collector,
+}
+
 /// Flow records from a UDP port, as packets. Each packet has the arrival time of its record.
 ///
 /// ```
@@ -64,18 +91,20 @@ pub struct BindError {
 /// use std::sync::atomic::AtomicBool;
 ///
 /// use flowgauge_engine::source::{Burst, Columns, Source};
-/// use flowgauge_records::Records;
+/// use flowgauge_records::{KeptPorts, Records};
 ///
 /// let stop = Arc::new(AtomicBool::new(true));
 /// let say = |line: &str| eprintln!("{line}");
-/// let mut records = Records::bind("127.0.0.1:0".parse()?, None, say, &stop)?;
+/// let ports = KeptPorts::default();
+/// let mut records = Records::bind("127.0.0.1:0".parse()?, None, say, &stop, &ports)?;
 /// assert_eq!(records.inputs(), ["udp://127.0.0.1:0"]);
-/// // The stop flag is set already, so the source ends at once.
+/// // The stop flag is set already, and nothing has arrived, so the source ends at once.
 /// assert!(!records.poll(&mut Burst::new(&mut Columns::default()))?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Records {
-    socket: UdpSocket,
+    at: SocketAddr,
+    socket: Arc<UdpSocket>,
     names: [String; 1],
     collector: Collector,
     datagram: Box<[u8]>,
@@ -88,12 +117,16 @@ pub struct Records {
     shown: Instant,
     say: fn(&str),
     stop: Arc<AtomicBool>,
+    /// When it ends at the latest, once `stop` is set.
+    ends: Option<Instant>,
+    ports: KeptPorts,
 }
 
 impl Records {
-    /// Receives records at an address until `stop` is set. They were sampled one in `sampling`;
-    /// with `None`, as exporters report. Calls `say` with a line for each exporter that is new or
-    /// cannot be read.
+    /// Receives records at an address until `stop` is set; those that have come before count for a
+    /// second more. They were sampled one in `sampling`; with `None`, as exporters report. Calls
+    /// `say` with a line for each exporter that is new or cannot be read. Takes its port from
+    /// `ports`, if an earlier source left one there, and leaves it there when it is dropped.
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -102,18 +135,25 @@ impl Records {
         sampling: Option<u64>,
         say: fn(&str),
         stop: &Arc<AtomicBool>,
+        ports: &KeptPorts,
     ) -> Result<Self, BindError> {
-        let socket = UdpSocket::bind(at).and_then(|socket| {
+        let bind = || -> io::Result<Port> {
+            let socket = UdpSocket::bind(at)?;
             socket.set_read_timeout(Some(PAUSE))?;
             // Exceeds the limit of ordinary users if permitted. The default size works, too.
             let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER)
                 .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, BUFFER));
-            Ok(socket)
-        });
+            Ok(Port { socket: Arc::new(socket), collector: Collector::default() })
+        };
+        let kept = ports.lock().remove(&at);
+        let port = kept.map_or_else(bind, Ok).map_err(|error| BindError { at, error })?;
+        let Port { socket, mut collector } = port;
+        collector.begin(sampling);
         Ok(Self {
-            socket: socket.map_err(|error| BindError { at, error })?,
+            at,
+            socket,
             names: [format!("udp://{at}")],
-            collector: Collector::new(sampling),
+            collector,
             datagram: vec![0; DATAGRAM].into(),
             time_ns: 0,
             settled_ns: None,
@@ -122,12 +162,26 @@ impl Records {
             shown: Instant::now(),
             say,
             stop: Arc::clone(stop),
+            ends: None,
+            ports: ports.clone(),
         })
     }
 
     /// The accounts of the exporters.
     pub fn accounts(&self) -> Accounts {
         self.accounts.clone()
+    }
+
+    /// Whether the stop flag is set, and all that had come before was counted, as far as there was
+    /// time.
+    fn is_over(&mut self) -> bool {
+        if !self.stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let ends = *self.ends.get_or_insert_with(|| Instant::now() + ENDING);
+        let look = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let has_more = || recv(&self.socket, &mut [0_u8; 1][..], look).is_ok();
+        Instant::now() >= ends || (self.collector.is_done() && !has_more())
     }
 
     /// Waits up to [`PAUSE`] for a datagram.
@@ -157,9 +211,20 @@ impl Records {
     }
 }
 
+impl Drop for Records {
+    fn drop(&mut self) {
+        if !self.failed {
+            let socket = Arc::clone(&self.socket);
+            let port = Port { socket, collector: mem::take(&mut self.collector) };
+            self.ports.lock().insert(self.at, port);
+        }
+    }
+}
+
 impl Source for Records {
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
-        if self.failed || self.stop.load(Ordering::Relaxed) {
+        if self.failed || self.is_over() {
+            self.collector.abandon();
             self.accounts.show(&self.collector);
             return Ok(false);
         }

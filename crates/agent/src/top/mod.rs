@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use flowgauge_engine::sink::{Format, Item, Json, Sink, SinkError, Takes};
 use flowgauge_engine::{Config, Pace, Plan};
+use flowgauge_records::KeptPorts;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 
@@ -87,7 +88,8 @@ impl Sink for Shown {
 pub fn measure(source: SourceOptions, config: Config) -> Result<Receiver<Value>, Failure> {
     let config = Config { queues: source.queues(), pace: Pace::Live, ..config };
     let plan = Plan::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
-    let sources = open(&[source], "", &Arc::new(AtomicBool::new(false)), None)?.queues;
+    let (stop, kept) = (Arc::new(AtomicBool::new(false)), KeptPorts::default());
+    let sources = open(&[source], "", &stop, None, &kept)?.queues;
     let (to, reports) = sync_channel(WAITING);
     // The thread ends with the process, or when the screen is closed.
     let run = move || drop(flowgauge_engine::run_queues(plan, sources, &mut Shown(to)));
