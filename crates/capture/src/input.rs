@@ -339,6 +339,18 @@ impl<R: BufRead> Gzip<R> {
         Self { source, inflate, between: true, failed: None }
     }
 
+    /// Whether no member follows. Zeros, which fill up blocks of tapes, are passed over, as gzip does.
+    fn ends(&mut self) -> io::Result<bool> {
+        loop {
+            let input = self.source.fill_buf()?;
+            let zeros = input.iter().take_while(|byte| **byte == 0).count();
+            if zeros == 0 {
+                return Ok(input.is_empty());
+            }
+            self.source.consume(zeros);
+        }
+    }
+
     /// Inflates some bytes; 0 if it needs more input or the member is complete.
     fn step(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let input = self.source.fill_buf()?;
@@ -372,7 +384,7 @@ impl<R: BufRead> Read for Gzip<R> {
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
-            if self.between && self.source.fill_buf()?.is_empty() {
+            if self.between && self.ends()? {
                 return Ok(0);
             }
             let written = self.step(buffer)?;

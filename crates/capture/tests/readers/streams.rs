@@ -332,6 +332,8 @@ fn one_member_and_several_members_are_decompressed() {
             gzip(&file),
             zstd(&file),
             [gzip(&file[..middle]), gzip(&[]), gzip(&file[middle..])].concat(),
+            // Filled up with zeros, as on tapes.
+            [gzip(&file[..middle]), vec![0; 9], gzip(&file[middle..]), vec![0; 100_000]].concat(),
             [zstd(&file[..middle]), zstd(&[]), zstd(&file[middle..])].concat(),
             skipped,
         ] {
