@@ -297,7 +297,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) running: Running,
 
-    /// Read at most the first N bytes of each packet
+    /// Read at most the first N bytes of each packet; keys and filters see no more
     #[arg(short = 's', long = "snapshot-length", value_name = "N", help_heading = INPUT,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) snap: Option<usize>,
