@@ -268,6 +268,9 @@ pub(crate) fn sum_over(mut places: Range<usize>, of: impl Fn(usize) -> f64) -> f
 /// The chance that at least half of `rows` rows fail, each with chance `p`. Only then can their
 /// median fail.
 pub(crate) fn median_fails(rows: usize, p: f64) -> f64 {
+    if p >= 1.0 {
+        return 1.0;
+    }
     let (mut term, mut tail) = ((1.0 - p).powf(rows as f64), 0.0);
     for failing in 0..=rows {
         if failing >= rows.div_ceil(2) {
@@ -382,6 +385,15 @@ impl Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_fails_if_all_rows_do() {
+        for rows in 1..=MOST_ROWS {
+            assert_eq!(median_fails(rows, 1.0).to_bits(), 1.0_f64.to_bits());
+            assert!((median_fails(rows, 0.999_999) - 1.0).abs() < 0.001, "{rows}");
+            assert_eq!(median_fails(rows, 0.0).to_bits(), 0.0_f64.to_bits());
+        }
+    }
 
     /// All sequences of five of these values, in which each may occur several times.
     #[test]
