@@ -291,15 +291,17 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
         Estimate { low, confidence: Some(confidence), ..most }
     }
 
-    fn bounds(&self, known: &Known<S>) -> SizeEstimate {
-        let [column, most, own] = [&known.column, &known.most, &known.own].map(State::size);
+    /// The bounds of a key; `low` gives each upper bound its lower one.
+    fn bounds(
+        &self,
+        known: &Known<S>,
+        low: impl Fn(Estimate, Measure) -> Estimate,
+    ) -> SizeEstimate {
+        let [column, most] = [&known.column, &known.most].map(State::size);
         let full = column.packets >= u64::from(u32::MAX);
         let high = if full { most + self.saturated } else { most };
         let estimate = SizeEstimate::between(most, most, high);
-        let of = |by: Measure| {
-            let [column, own, total] = [column, own, self.total].map(|size| size.by(by) as f64);
-            estimate.by(by).map(|most| self.lowered(most, column, own, total))
-        };
+        let of = |by: Measure| estimate.by(by).map(|most| low(most, by));
         SizeEstimate { packets: of(Measure::Packets), bytes: of(Measure::Bytes) }
     }
 
@@ -307,6 +309,12 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
         self.total = Size::default();
         self.saturated = Size::default();
     }
+}
+
+/// The bounds of a listed key. It is listed for its heavy column, which may be heavy because of
+/// another key: only its own part is certain.
+fn listed(most: Estimate, own: f64) -> Estimate {
+    Estimate { low: own.min(most.low), ..most }
 }
 
 /// The weight by which a full set of heavy keys ranks a key.
@@ -469,10 +477,15 @@ impl<K: FlowKey, S: AdditiveState> Answers for StateArray<K, S> {
 
 impl<K: FlowKey, S: AdditiveState> SizeQuery for StateArray<K, S> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        match K::matching(key, &self.digester) {
-            Some(key) => self.bounds(&self.known(key)),
-            None => SizeEstimate::exact(Size::default()),
-        }
+        let Some(key) = K::matching(key, &self.digester) else {
+            return SizeEstimate::exact(Size::default());
+        };
+        let known = self.known(key);
+        let sizes = [known.column.size(), known.own.size(), self.total];
+        self.bounds(&known, |most, by| {
+            let [column, own, total] = sizes.map(|size| size.by(by) as f64);
+            self.lowered(most, column, own, total)
+        })
     }
 }
 
@@ -481,7 +494,9 @@ impl<K: FlowKey, S: AdditiveState> Candidates for StateArray<K, S> {
         for key in self.heavy.iter() {
             let known = self.known(key);
             if !known.most.is_silent() {
-                visit(key.to_canonical(&self.digester), self.bounds(&known));
+                let own = known.own.size();
+                let bounds = self.bounds(&known, |most, by| listed(most, own.by(by) as f64));
+                visit(key.to_canonical(&self.digester), bounds);
             }
         }
     }
@@ -493,11 +508,10 @@ impl<K: FlowKey, S: AdditiveState> Candidates for StateArray<K, S> {
 
 impl<K: FlowKey, S: AdditiveState> Spread for StateArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
-        let all = self.states.iter().map(|state| weight(state, self.by)).sum();
         for key in self.heavy.iter() {
             if let Some(distinct) = self.known(key).column.distinct_above(self.spread) {
-                let estimate = distinct.estimate(0, self.saturated.packets);
-                let estimate = self.lowered(estimate, estimate.low, 0.0, all);
+                // A listed address has been seen, with one peer or more.
+                let estimate = listed(distinct.estimate(0, self.saturated.packets), 1.0);
                 visit(key.to_canonical(&self.digester), estimate);
             }
         }
@@ -515,22 +529,14 @@ impl<K: FlowKey, S: AdditiveState> Forecasts for StateArray<K, S> {
             [forecast.before.value, expected, forecast.now.value]
         };
         let of = |state: &S| state.ewma().map(|ewma| self.past.of(ewma, self.saturated));
-        let mut totals = [0.0; 3];
-        for forecast in self.states.iter().filter_map(of) {
-            totals.iter_mut().zip(parts(&forecast)).for_each(|(total, part)| *total += part);
-        }
         for key in self.heavy.iter() {
-            let Known { column, most, own } = self.known(key);
-            let (Some(column), Some(most), Some(own)) = (of(&column), of(&most), of(&own)) else {
-                continue;
-            };
-            let (columns, owns) = (parts(&column), parts(&own));
-            let lowered =
-                |part: usize, most| self.lowered(most, columns[part], owns[part], totals[part]);
+            let Known { most, own, .. } = self.known(key);
+            let (Some(most), Some(own)) = (of(&most), of(&own)) else { continue };
+            let [before, expected, now] = parts(&own);
             let forecast = Forecast {
-                before: lowered(0, most.before),
-                forecast: most.forecast.map(|most| lowered(1, most)),
-                now: lowered(2, most.now),
+                before: listed(most.before, before),
+                forecast: most.forecast.map(|most| listed(most, expected)),
+                now: listed(most.now, now),
             };
             visit(key.to_canonical(&self.digester), forecast);
         }
