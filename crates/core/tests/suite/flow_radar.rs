@@ -191,6 +191,21 @@ fn flows_that_the_filter_missed_make_sizes_uncertain() {
     assert!(missed > 1000 && uncertain > missed);
 }
 
+/// A filter that is far too small misses most flows. Where their errors cancel each other, a size may
+/// seem certain, but no flow is larger than what its cells hold.
+#[test]
+fn no_size_exceeds_the_cells_of_its_flow() {
+    for seed in 0..6000 {
+        let packets = stream(200, 1000, seed);
+        let mut radar = radar(seed, &[("cells", 300), ("filter", 512)]);
+        feed(&mut *radar, key, &packets);
+        for (flow, size) in found(radar.answers()) {
+            let size = size.packets.unwrap();
+            assert!(size.high <= packets.len() as f64, "{seed}: {flow}: {size:?}");
+        }
+    }
+}
+
 #[test]
 fn radars_that_saw_the_same_flows_are_merged() {
     for seed in 0..8 {

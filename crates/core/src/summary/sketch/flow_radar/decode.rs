@@ -10,7 +10,7 @@
 //! size read from it is certain; otherwise dirty. A flow is certain if most witnesses among its
 //! other cells are clean. Since a flow's size is read before the cells it is removed from are
 //! emptied, flows are judged from the last to the first. An error stays hidden only if it cancels
-//! another one in two cells at once.
+//! another one in two cells at once, and then makes no flow larger than its cells.
 
 use std::cell::{Cell, OnceCell};
 
@@ -160,7 +160,13 @@ impl<K: FlowKey> Decoded<K> {
                 self.states[named] = NAMED | CLEAN;
                 continue;
             }
-            let digest = self.rest.get(named).key.digest(from.digester);
+            let flow = self.rest.get(named);
+            let (digest, size) = (flow.key.digest(from.digester), flow.size());
+            let holds = |most: Size| size.packets <= most.packets && size.bytes <= most.bytes;
+            if !from.shape.cells_of(digest).all(|cell| holds(from.cells.size(cell))) {
+                self.states[named] |= DIRTY;
+                continue;
+            }
             let (mut clean, mut dirty) = (0, 0);
             for other in from.shape.cells_of(digest).filter(|other| *other != named) {
                 match witness(self.states[other]) {
