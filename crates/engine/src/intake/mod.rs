@@ -511,9 +511,11 @@ impl Intake {
         }
         self.reported = self.account.read;
         let so_far = self.so_far(crew);
-        let bounds_ns =
-            so_far.bounds_ns.map(|(start_ns, _)| (start_ns, self.latest_ns.max(start_ns)));
-        crew.end(Ended { update: true, bounds_ns, ..so_far })
+        let latest_ns = self.latest_ns;
+        let until_latest = |(start_ns, _): (i64, i64)| (start_ns, latest_ns.max(start_ns));
+        let bounds_ns = so_far.bounds_ns.map(until_latest);
+        let observed_ns = so_far.observed_ns.map(until_latest);
+        crew.end(Ended { update: true, bounds_ns, observed_ns, ..so_far })
     }
 
     /// The open epoch so far. All its batches are passed to the crew first.

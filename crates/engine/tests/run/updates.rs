@@ -324,6 +324,27 @@ fn live_updates_come_by_the_clock_where_there_were_packets() {
     }
 }
 
+/// The first epoch begins before the first packet. What its updates call observed ends with their
+/// latest packet, so that rates fit their packets.
+#[test]
+fn an_update_is_observed_from_the_first_packet_to_its_latest() {
+    let (mut pcap, start_ns) = (Pcap::new(), 1_700_000_000 * SECOND as u64);
+    // From 8 s to 12 s, ten packets a second.
+    for tenth in 80..121 {
+        pcap.udp(start_ns + tenth * SECOND as u64 / 10, (1, 2), (3, 4));
+    }
+    let (epoch, updates) = (EpochLength::Time(10 * SECOND), EpochLength::Time(SECOND));
+    for workers in [1, 2] {
+        let config = Config { epoch, updates, workers, ..asking(&["top"]) };
+        let lines = reports(config, &pcap.0);
+        let found = of_type(&lines, "update").into_iter().map(|update| {
+            (read(update), (update["coverage"].as_f64().unwrap() * 1000.0).round() / 1000.0)
+        });
+        // The first one ends at 8.9 s, of which 0.9 s were observed.
+        assert_eq!(found.collect::<Vec<_>>(), [(10, 0.101), (10, 1.0), (20, 1.0)], "{workers}");
+    }
+}
+
 #[test]
 fn updates_that_cannot_be_are_refused_with_a_reason() {
     let whole = EpochLength::Whole;
