@@ -244,11 +244,12 @@ fn entropy(scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let by = scene.epoch.by;
-    let total = scene.epoch.keyed.by(by) as f64;
-    let mut logs = 0.0;
+    // Not the keyed weight, since dropped packets are in no flow.
+    let (mut total, mut logs) = (0.0, 0.0);
     for lane in &scene.lanes {
         lane.flows.for_each(&mut |_, size| {
             let weight = size.by(by) as f64;
+            total += weight;
             if weight > 1.0 {
                 logs += weight * weight.log2();
             }

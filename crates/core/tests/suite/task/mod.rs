@@ -3,6 +3,7 @@
 
 mod addresses;
 mod changes;
+mod findings;
 mod hierarchical;
 mod sizes;
 mod support;
