@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flowgauge_capture::{Files, in_order};
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::Each;
 use flowgauge_engine::source::SourceError;
 use flowgauge_engine::{EpochLength, Pace, Plan};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -36,7 +38,11 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let mut bar = Bar::new(run.quiet);
     let stop = signals::stop(&[SIGINT, SIGTERM, SIGHUP])?;
     let flags = || Ok(Flags { interrupted: Arc::clone(&stop), ..Flags::default() });
-    let sinks = output::sinks(run, &configs, &inputs, Pace::Replay, flags)?;
+    let mut sinks = output::sinks(run, &configs, &inputs, Pace::Replay, flags)?;
+    if run.write.is_some() {
+        // Packets are written even if nobody reads the reports.
+        sinks.push(Box::new(Each(|_: &EpochReport| Ok(()))));
+    }
     let sinks = sinks.into_iter().map(|sink| bar.around(sink)).collect();
     let mut outlets = output::outlets(Pace::Replay, sinks)?;
     let tap = Tap::new(run, &configs, &inputs)?;

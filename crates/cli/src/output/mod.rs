@@ -176,12 +176,16 @@ pub(crate) fn finish(
     Ok(outcome)
 }
 
-/// Ends outputs that have received all items.
+/// Ends outputs that have received all items. One that its reader closed is no failure if another
+/// is complete.
 pub(crate) fn end(outlets: Outlets) -> Result<(), Failure> {
-    for ending in outlets.finish(FINISH) {
-        ending.error.map_or(Ok(()), |error| Err(EngineError::Sink(error)))?;
+    let endings = outlets.finish(FINISH);
+    let complete = endings.iter().any(|ending| ending.error.is_none());
+    let errors = endings.into_iter().filter_map(|ending| ending.error);
+    match errors.min_by_key(SinkError::is_closed) {
+        Some(error) if !(complete && error.is_closed()) => Err(EngineError::Sink(error).into()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Ends the outputs of a live run. Returns the outcome, and whether every report was written.

@@ -458,6 +458,31 @@ fn ends_quietly_when_the_reader_closes_the_output() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
+/// Other outputs are complete although nobody reads the reports on standard output.
+#[test]
+fn a_closed_standard_output_does_not_end_other_outputs() {
+    let folder = folder("closed-reader");
+    let capture = many_epochs("closed-reader.pcap");
+    let path = |name: &str| text(&folder.join(name)).to_owned();
+    let analyze = ["analyze", "--epoch", "10p"];
+    let json = format!("json:{}", path("report.json"));
+    let output = |arguments: &[&str]| {
+        let mut child = command(&[&analyze, arguments, &[&capture]].concat()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), error(&output)), (Some(0), ""), "{arguments:?}");
+    };
+    output(&["--sink", "json:-", "--sink", &json]);
+    let alone = flowgauge(&[&analyze[..], &["--format", "json", &capture]].concat());
+    assert_eq!(alone.lines().len(), 301);
+    assert_eq!(fs::read_to_string(folder.join("report.json")).unwrap(), alone.out);
+    output(&["--save", &path("stored")]);
+    assert_eq!(names(&folder.join("stored")).len(), 300);
+    output(&["-w", &path("copy.pcapng")]);
+    let copy = flowgauge(&["analyze", "--format", "json", &path("copy.pcapng")]);
+    assert_eq!(copy.lines()[0]["account"]["keyed"], 3000);
+}
+
 // Reports are bounded: by a limit on lists, and within the memory that `explain` prints.
 
 /// Bytes beside what is reserved and reported: the program, its stacks, and buffers.

@@ -300,6 +300,11 @@ impl SinkError {
             _ => Self::Write { output, error },
         }
     }
+
+    /// Whether the reader of the output has closed it.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed { .. })
+    }
 }
 
 impl From<io::Error> for SinkError {

@@ -141,15 +141,14 @@ impl Drop for Outlets {
 impl Sink for Outlets {
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let open = self.outlets.iter().filter(|outlet| outlet.queue.push(item)).count();
-        let enough = match self.pace {
-            Pace::Replay => self.outlets.len(),
-            Pace::Live => 1,
-        };
-        if open >= enough.min(self.outlets.len()) {
+        let failed = |outlet: &Outlet| outlet.queue.lock().failed;
+        let failed = self.pace == Pace::Replay && self.outlets.iter().any(failed);
+        if !failed && (open > 0 || self.outlets.is_empty()) {
             return Ok(());
         }
         let ended = |outlet: &Outlet| outlet.queue.ended(Some(Instant::now())).1.error;
-        Err(self.outlets.iter().find_map(ended).unwrap_or(SinkError::Panicked))
+        let errors = self.outlets.iter().filter_map(ended);
+        Err(errors.min_by_key(SinkError::is_closed).unwrap_or(SinkError::Panicked))
     }
 }
 
@@ -222,6 +221,8 @@ struct State {
     /// Whether the sink takes no more items, and its error if it failed.
     ended: bool,
     error: Option<SinkError>,
+    /// Whether it ended with an error although its reader has not closed it.
+    failed: bool,
 }
 
 /// Whether more items will come.
@@ -349,6 +350,7 @@ impl Queue {
             state.busy = false;
             state.bytes = 0;
             state.problem = result.as_ref().err().map(ToString::to_string);
+            state.failed = result.as_ref().is_err_and(|error| !error.is_closed());
             state.error = result.err();
             state.ended = true;
         }

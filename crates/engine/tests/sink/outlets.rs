@@ -110,8 +110,9 @@ fn a_replay_waits_for_every_sink() {
 #[test]
 fn one_failed_sink_ends_a_replay() {
     let (_, sound) = sink(|| Ok(()));
+    let (_, closed) = sink(|| Err(SinkError::Closed { output: "on purpose".to_owned() }));
     let (_, failing) = sink(|| Err(full()));
-    let mut outlets = Outlets::new(Pace::Replay, vec![sound, failing]).unwrap();
+    let mut outlets = Outlets::new(Pace::Replay, vec![sound, closed, failing]).unwrap();
     let error = (0..1000).find_map(|number| outlets.deliver(&epoch(number)).err()).unwrap();
     assert!(error.to_string().starts_with("cannot write to full: "), "{error}");
     outlets.finish(Duration::ZERO);
@@ -269,28 +270,30 @@ fn an_item_that_a_live_sink_refuses_is_counted_and_the_next_one_delivered() {
 }
 
 #[test]
-fn a_live_run_goes_on_until_the_last_sink_is_closed() {
-    let (go, _, closed) = held();
-    let (still, seen, open) = held();
-    let mut outlets = Outlets::new(Pace::Live, vec![closed, open]).unwrap();
-    drop(go);
-    for number in 0..5 {
-        outlets.deliver(&epoch(number)).unwrap();
-        still.send(()).unwrap();
-        sleep(Duration::from_millis(10));
-    }
-    drop(still);
-    let begun = Instant::now();
-    let error = loop {
-        match outlets.deliver(&epoch(9)) {
-            Ok(()) => assert!(begun.elapsed() < LONG),
-            Err(error) => break error,
+fn a_run_goes_on_until_the_last_sink_is_closed() {
+    for pace in [Pace::Live, Pace::Replay] {
+        let (go, _, closed) = held();
+        let (still, seen, open) = held();
+        let mut outlets = Outlets::new(pace, vec![closed, open]).unwrap();
+        drop(go);
+        for number in 0..5 {
+            outlets.deliver(&epoch(number)).unwrap();
+            still.send(()).unwrap();
+            sleep(Duration::from_millis(10));
         }
-        sleep(Duration::from_millis(1));
-    };
-    assert!(matches!(&error, SinkError::Closed { output } if output == "held"), "{error:?}");
-    assert_eq!(seen.lock().unwrap().len(), 5);
-    outlets.finish(LONG);
+        drop(still);
+        let begun = Instant::now();
+        let error = loop {
+            match outlets.deliver(&epoch(9)) {
+                Ok(()) => assert!(begun.elapsed() < LONG),
+                Err(error) => break error,
+            }
+            sleep(Duration::from_millis(1));
+        };
+        assert!(matches!(&error, SinkError::Closed { output } if output == "held"), "{error:?}");
+        assert_eq!(seen.lock().unwrap().len(), 5);
+        outlets.finish(LONG);
+    }
 }
 
 #[test]
