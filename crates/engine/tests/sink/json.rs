@@ -2,6 +2,7 @@
 //! of JSON, from which no text escapes, in a page that loads nothing.
 
 use flowgauge_core::key::KeyKind;
+use flowgauge_core::packet::{Fault, Layer, NoKey};
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::{Format, Html, Json};
 use proptest::prelude::*;
@@ -50,6 +51,29 @@ fn every_line_fits_the_schema() {
     for line in lines(&text) {
         let errors: Vec<_> = validator.iter_errors(&line).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{line:#}: {errors:?}");
+    }
+}
+
+#[test]
+fn the_schema_has_every_reason_for_a_packet_without_a_key() {
+    let validator = jsonschema::draft202012::new(&schema()).unwrap();
+    let (mut report, mut total) = (fixture::plausible(), fixture::total(&[], 1));
+    for reasons in [&mut report.account.reasons, &mut total.account.reasons] {
+        for layer in Layer::ALL {
+            Fault::ALL.into_iter().for_each(|fault| *reasons.malformed_mut(layer, fault) += 1);
+        }
+        NoKey::ALL.into_iter().for_each(|reason| reasons.count_no_key(reason));
+    }
+    let text = rendered(|sink| {
+        sink.epoch(&report).unwrap();
+        sink.total(&total).unwrap();
+    });
+    for line in lines(&text) {
+        let account = &line["account"];
+        assert_eq!(account["malformed_reasons"].as_object().unwrap().len(), 16);
+        assert_eq!(account["no_key_reasons"].as_object().unwrap().len(), NoKey::ALL.len());
+        let errors: Vec<_> = validator.iter_errors(&line).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
     }
 }
 
