@@ -70,6 +70,7 @@ fn fields_stand_together_where_they_fit_and_agree() {
         ),
         ("host+mac", "'host' and 'mac' both match either end of a packet; use one of them"),
         ("five-tuple+source-mac", "it has too many fields; leave a MAC address out"),
+        ("pair+source-mac+destination-mac", "it has too many fields; leave a MAC address out"),
         (
             "source+source-mac+destination-mac+vlan",
             "it has too many fields; leave a MAC address out",
@@ -77,7 +78,12 @@ fn fields_stand_together_where_they_fit_and_agree() {
     ] {
         assert_eq!(message(text), format!("invalid key '{text}': {reason}"));
     }
-    for text in ["host/24+protocol", "conversation/24+vlan", "source+source-mac+destination-mac"] {
+    for text in [
+        "host/24+protocol",
+        "conversation/24+vlan",
+        "source+source-mac+destination-mac",
+        "source+destination+vlan+source-mac",
+    ] {
         assert_eq!(spec(text).to_string(), text);
     }
 }
