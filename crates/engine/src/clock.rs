@@ -139,7 +139,7 @@ impl Clock {
         let mut tick = Tick::default();
         let set_back = self.opened
             && self.length_ns.is_some_and(|ns| now_ns < self.start_ns.saturating_sub(ns));
-        (opens || set_back || now_ns > self.quiet_ns).then(|| {
+        (opens || set_back || now_ns > self.quiet_ns || self.is_ahead(now_ns)).then(|| {
             self.advance(now_ns, &mut tick);
             tick
         })
@@ -170,13 +170,22 @@ impl Clock {
                 (self.start_ns, self.last_of_epoch_ns) = around(time_ns, length_ns);
             }
         }
-        if tick.closes || !self.opened || time_ns > self.quiet_ns {
+        if tick.closes || !self.opened || time_ns > self.quiet_ns || self.is_ahead(time_ns) {
             tick.updates = self.opened && !tick.closes;
             let update_ns =
                 self.updates_ns.map_or(i64::MAX, |every_ns| around(time_ns, every_ns).1);
             self.quiet_ns = self.last_of_epoch_ns.min(update_ns);
             self.opened = true;
         }
+    }
+
+    /// Whether the next update by time is due so late only because of an earlier time that was wrong,
+    /// or before the clock was set back.
+    fn is_ahead(&self, time_ns: i64) -> bool {
+        self.updates_ns.is_some_and(|every_ns| {
+            let latest_ns = time_ns.saturating_add(every_ns).saturating_add(JUMP_NS);
+            self.quiet_ns > latest_ns && self.quiet_ns < self.last_of_epoch_ns
+        })
     }
 
     /// Number of the open time epoch, in multiples of its length since the UNIX epoch; 0 if epochs

@@ -444,3 +444,21 @@ fn a_sink_can_tell_updates_from_epochs() {
     .unwrap();
     assert_eq!(found, [(true, 400), (true, 800), (false, 1000)]);
 }
+
+/// One packet is of the future, and the others are not.
+#[test]
+fn updates_go_on_after_a_wrong_time() {
+    let mut pcap = Pcap::new();
+    let at = |seconds: u64| (100_000 + seconds) * 1_000_000_000;
+    pcap.udp(at(0), (1, 1), (2, 2)).udp(at(4_000_000_000), (1, 1), (2, 2));
+    for seconds in 1..30 {
+        pcap.udp(at(seconds), (1, 1), (2, 2));
+    }
+    for epoch in [EpochLength::Whole, EpochLength::Packets(1000)] {
+        let updates = EpochLength::Time(5_000_000_000);
+        let (lines, _) = run(Config { epoch, updates, ..asking(&["top"]) }, &pcap.0);
+        let found: Vec<_> = of_type(&lines, "update").into_iter().map(read).collect();
+        // Before the wrong time, after it, and then every five seconds.
+        assert_eq!(found, [1, 2, 6, 11, 16, 21, 26], "{epoch:?}");
+    }
+}
