@@ -139,6 +139,14 @@ impl Closer {
         }));
         full(lanes, &mut account, &mut notes);
         account.untracked += ended.unmeasured;
+        if self.key.kind().is_either() {
+            // Both ends of a packet may be left out.
+            for ends in [&mut account.untracked, &mut account.dropped] {
+                let (packets, bytes) =
+                    (ends.packets.min(keyed.packets), ends.bytes.min(keyed.bytes));
+                *ends = Size { packets, bytes };
+            }
+        }
         if !ended.update {
             self.total.add(&account, ended.traffic, ended.times_ns);
         }
