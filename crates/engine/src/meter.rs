@@ -8,7 +8,7 @@ use flowgauge_core::block::{Block, Parsed, ParsedColumns, ParsedRow};
 use flowgauge_core::packet::{Column, Frame, Frames, Tunnels};
 use flowgauge_kernel::Isa;
 
-use crate::intake::{Crew, Intake};
+use crate::intake::{Crew, Intake, Verdict};
 use crate::sampling::Arrivals;
 use crate::source::{Ahead, Skipped, Thinned};
 
@@ -121,9 +121,9 @@ impl Stream {
         let mut taken = 0;
         while taken < rows.len() {
             taken += rows.part(taken..rows.len()).put(block);
-            let none: &mut dyn FnMut(usize) -> bool = &mut |_| false;
-            let passes = intake.is_filtered().then_some(none);
-            let _ = intake.take_block(block, passes, &mut **crew);
+            let none: &mut dyn FnMut(usize) -> Verdict = &mut |_| Verdict::Rejected;
+            let judge = intake.is_filtered().then_some(none);
+            let _ = intake.take_block(block, judge, &mut **crew);
             block.clear();
         }
     }
@@ -225,6 +225,29 @@ pub(crate) fn finish(stream: &mut Stream) {
 /// One bit for each packet of a block.
 type Mask = [u64; BATCH_PACKETS / 64];
 
+/// A filter's verdicts on the packets of a block.
+#[derive(Default)]
+struct Verdicts {
+    passing: Mask,
+    unfit: Mask,
+}
+
+impl Verdicts {
+    fn set(&mut self, place: usize, verdict: Verdict) {
+        self.passing[place / 64] |= u64::from(verdict == Verdict::Passes) << (place % 64);
+        self.unfit[place / 64] |= u64::from(verdict == Verdict::Unfit) << (place % 64);
+    }
+
+    fn get(&self, place: usize) -> Verdict {
+        let is_in = |mask: &Mask| mask[place / 64] >> (place % 64) & 1 == 1;
+        match (is_in(&self.passing), is_in(&self.unfit)) {
+            (true, _) => Verdict::Passes,
+            (false, true) => Verdict::Unfit,
+            (false, false) => Verdict::Rejected,
+        }
+    }
+}
+
 /// The meter of several measurements. It reads headers once, into blocks that each measurement
 /// ingests in turn.
 ///
@@ -235,8 +258,8 @@ pub(crate) struct SeveralMeter {
     /// Packets left of the limit; packets that every filter rejects do not count.
     left: u64,
     block: Block,
-    /// The numbers of the streams with a filter, and which packets of the block pass it.
-    filtered: Vec<(usize, Mask)>,
+    /// The numbers of the streams with a filter, and its verdicts on the packets of the block.
+    filtered: Vec<(usize, Verdicts)>,
     /// Whether more than one measurement counts all packets by service.
     shares_services: bool,
 }
@@ -245,7 +268,7 @@ impl SeveralMeter {
     pub(crate) fn new(streams: Vec<Stream>, tunnels: Tunnels, limit: Option<u64>) -> Self {
         let is_filtered = |number: &usize| streams[*number].intake.is_filtered();
         let filtered = (0..streams.len()).filter(is_filtered);
-        let filtered = filtered.map(|number| (number, Mask::default())).collect();
+        let filtered = filtered.map(|number| (number, Verdicts::default())).collect();
         let extras = streams.iter().any(|stream| stream.intake.wants_extras());
         let counts = |intake: &Intake| !intake.is_filtered() && intake.counts_services();
         let counting = streams.iter().filter(|stream| counts(&stream.intake)).count();
@@ -274,11 +297,10 @@ impl SeveralMeter {
                 return taken;
             }
             let mut wanted = self.wants_all();
-            for (number, mask) in &mut self.filtered {
-                let passes = self.streams[*number].intake.passes(&frame);
-                let place = first + taken;
-                mask[place / 64] |= u64::from(passes) << (place % 64);
-                wanted |= passes;
+            for (number, verdicts) in &mut self.filtered {
+                let verdict = self.streams[*number].intake.judge(&frame);
+                verdicts.set(first + taken, verdict);
+                wanted |= verdict == Verdict::Passes;
             }
             self.left -= u64::from(wanted);
         }
@@ -320,10 +342,10 @@ impl SeveralMeter {
         for (number, stream) in self.streams.iter_mut().enumerate() {
             let Stream { intake, crew, .. } = stream;
             let _ = match filtered.next_if(|(of, _)| *of == number) {
-                Some((_, mask)) => {
-                    let mask = std::mem::take(mask);
-                    let mut passes = |place: usize| mask[place / 64] >> (place % 64) & 1 == 1;
-                    intake.take_block(&self.block, Some(&mut passes), &mut **crew)
+                Some((_, verdicts)) => {
+                    let verdicts = std::mem::take(verdicts);
+                    let mut judge = |place| verdicts.get(place);
+                    intake.take_block(&self.block, Some(&mut judge), &mut **crew)
                 }
                 None => intake.take_block(&self.block, None, &mut **crew),
             };

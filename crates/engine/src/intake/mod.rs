@@ -51,8 +51,17 @@ pub(crate) trait Crew: Take {
     fn is_broken(&self) -> bool;
 }
 
-/// Whether the packet at a place passes the filter.
-type Judge<'a> = dyn FnMut(usize) -> bool + 'a;
+/// The filter's verdict on the packet at a place.
+type Judge<'a> = dyn FnMut(usize) -> Verdict + 'a;
+
+/// A filter's verdict on a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passes,
+    Rejected,
+    /// Rejected, since the filter cannot judge it.
+    Unfit,
+}
 
 /// Passes packets to the batcher, and decides where epochs end.
 ///
@@ -155,11 +164,12 @@ impl Intake {
         self.batcher.counts_services()
     }
 
-    /// Whether a frame passes the filter; `true` without a filter.
-    pub(crate) fn passes(&mut self, frame: &Frame<'_>) -> bool {
-        self.filter
-            .as_mut()
-            .is_none_or(|filter| judge(filter, frame, (&mut self.unfit, &mut self.reason)))
+    /// The filter's verdict on a frame, which passes without a filter.
+    pub(crate) fn judge(&mut self, frame: &Frame<'_>) -> Verdict {
+        match &mut self.filter {
+            Some(filter) => judge(filter, frame, &mut self.reason),
+            None => Verdict::Passes,
+        }
     }
 
     /// Whether the filter could not judge a packet of the open epoch.
@@ -214,10 +224,9 @@ impl Intake {
         let Some(mut filter) = self.filter.take() else {
             return self.take_packets(*frames, None, crew);
         };
-        let (mut unfit, mut reason) = (false, self.reason.clone());
-        let mut passes = |place| judge(&mut filter, &frames.at(place), (&mut unfit, &mut reason));
-        let taken = self.take_packets(*frames, Some(&mut passes), crew);
-        self.unfit |= unfit;
+        let mut reason = self.reason.clone();
+        let mut verdict = |place| judge(&mut filter, &frames.at(place), &mut reason);
+        let taken = self.take_packets(*frames, Some(&mut verdict), crew);
         self.reason = reason;
         self.filter = Some(filter);
         taken
@@ -254,25 +263,25 @@ impl Intake {
             && self.account.read > 0
     }
 
-    /// Ingests the packets of a block. If `passes` is given, it says for each place in the block
-    /// whether the packet passes the filter.
+    /// Ingests the packets of a block. If `judge` is given, it has the filter's verdict on the packet
+    /// at each place.
     ///
     /// # Errors
     /// When a thread of the crew is gone.
     pub(crate) fn take_block(
         &mut self,
         block: &Block,
-        passes: Option<&mut Judge<'_>>,
+        judge: Option<&mut Judge<'_>>,
         crew: &mut dyn Crew,
     ) -> Result<(), Gone> {
-        self.take_packets(BlockSlice { block, first: 0, end: block.len() }, passes, crew)
+        self.take_packets(BlockSlice { block, first: 0, end: block.len() }, judge, crew)
     }
 
     #[inline]
     fn take_packets(
         &mut self,
         packets: impl PacketSlice,
-        mut passes: Option<&mut Judge<'_>>,
+        mut judge: Option<&mut Judge<'_>>,
         crew: &mut dyn Crew,
     ) -> Result<(), Gone> {
         let mut done = 0;
@@ -282,7 +291,7 @@ impl Intake {
             if owed > 0 {
                 let owed = burst.part(0..owed.min(burst.len()));
                 self.weigh(crew);
-                let taken = self.take_judged(owed, &mut passes, done, crew);
+                let taken = self.take_judged(owed, &mut judge, done, crew);
                 self.came(owed.part(0..taken));
                 done += taken;
                 continue;
@@ -306,7 +315,7 @@ impl Intake {
             }
             self.weigh(crew);
             let ordinary = 1 + burst.run(&mut self.clock);
-            let taken = self.take_judged(burst.part(0..ordinary), &mut passes, done, crew);
+            let taken = self.take_judged(burst.part(0..ordinary), &mut judge, done, crew);
             self.took(taken);
             if taken < ordinary {
                 self.clock.follow(first_ns);
@@ -328,15 +337,15 @@ impl Intake {
     fn take_judged(
         &mut self,
         packets: impl PacketSlice,
-        passes: &mut Option<&mut Judge<'_>>,
+        judge: &mut Option<&mut Judge<'_>>,
         first: usize,
         crew: &mut dyn Crew,
     ) -> usize {
-        match passes {
+        match judge {
             None => self.take_all(packets, crew),
-            Some(passes) => {
-                let mut passes = |place| passes(first + place);
-                self.take_passing(packets, &mut passes, crew)
+            Some(judge) => {
+                let mut judge = |place| judge(first + place);
+                self.take_passing(packets, &mut judge, crew)
             }
         }
     }
@@ -355,14 +364,19 @@ impl Intake {
     fn take_passing(
         &mut self,
         packets: impl PacketSlice,
-        passes: &mut Judge<'_>,
+        judge: &mut Judge<'_>,
         crew: &mut dyn Crew,
     ) -> usize {
         let (mut taken, mut filtered) = (0, 0);
+        let mut verdict = Verdict::Passes;
         // The stretch ends right after its last packet, before packets that the filter rejects.
         while taken < packets.len() && self.left > 0 && self.stretch_left > 0 {
             let most = self.left.min((packets.len() - taken) as u64) as usize;
-            let passing = (taken..taken + most).take_while(|place| passes(*place)).count();
+            let mut passes = |place: &usize| {
+                verdict = judge(*place);
+                verdict == Verdict::Passes
+            };
+            let passing = (taken..taken + most).take_while(&mut passes).count();
             if passing > 0 {
                 let put = self.put(packets.part(taken..taken + passing), crew);
                 taken += put;
@@ -372,6 +386,7 @@ impl Intake {
             }
             if passing < most && self.stretch_left > 0 {
                 (taken, filtered) = (taken + 1, filtered + 1);
+                self.unfit |= verdict == Verdict::Unfit;
             }
         }
         self.account.read += taken as u64;
@@ -571,16 +586,15 @@ fn timeline(config: &Config) -> Option<Box<Timeline>> {
     asked.then(|| Box::new(Timeline::new(config.key, config.tunnels, seed)))
 }
 
-/// Whether a frame passes the filter. Notes if the filter cannot judge it, and the first reason.
+/// The filter's verdict on a frame. Notes the first reason why it cannot judge one.
 #[inline]
-fn judge(
-    filter: &mut Filter,
-    frame: &Frame<'_>,
-    (unfit, reason): (&mut bool, &mut Option<Arc<str>>),
-) -> bool {
-    filter.matches(frame.link, frame.bytes, frame.wire).unwrap_or_else(|error| {
-        *unfit = true;
-        reason.get_or_insert_with(|| error.to_string().into());
-        false
-    })
+fn judge(filter: &mut Filter, frame: &Frame<'_>, reason: &mut Option<Arc<str>>) -> Verdict {
+    match filter.matches(frame.link, frame.bytes, frame.wire) {
+        Ok(true) => Verdict::Passes,
+        Ok(false) => Verdict::Rejected,
+        Err(error) => {
+            reason.get_or_insert_with(|| error.to_string().into());
+            Verdict::Unfit
+        }
+    }
 }

@@ -153,6 +153,58 @@ fn a_filter_that_cannot_judge_a_link_type_says_so() {
     assert!(notes.contains("link type 127"), "{notes}");
 }
 
+/// Also where an epoch ends between two bursts, or within a block of several measurements.
+#[test]
+fn a_filter_says_so_in_the_epoch_of_the_packets() {
+    let inputs = [(1, 1), (8, 21), (1, 41)].map(|(link, seconds): (u32, u64)| {
+        let mut pcap = Pcap::new();
+        pcap.udp(seconds * 1_000_000_000, (1, 1), (2, 2));
+        pcap.0[20..24].copy_from_slice(&link.to_le_bytes());
+        pcap.0
+    });
+    let folder = env::temp_dir().join(format!("flowgauge-unfit-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let paths: Vec<_> = (0..inputs.len()).map(|input| folder.join(input.to_string())).collect();
+    for (path, bytes) in paths.iter().zip(inputs) {
+        fs::write(path, bytes).unwrap();
+    }
+    let epoch = EpochLength::Time(10_000_000_000);
+    let filter = Some(Filter::new("udp").unwrap());
+    let filtered = Config { name: "filtered".into(), filter, epoch, ..asking(&["top"]) };
+    let plain = Config { name: "plain".into(), epoch, ..asking(&["top"]) };
+    for configs in [vec![filtered.clone()], vec![filtered, plain]] {
+        let plan = Plan::several(configs).unwrap();
+        let (mut captures, mut json) = (Captures::open(&paths), Vec::new());
+        let mut sink = Written::new(Json, &mut json);
+        flowgauge_engine::run(plan, &mut captures, &mut sink, &mut |_| {}).unwrap();
+        let lines = String::from_utf8(json).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let epochs =
+            lines.filter(|line| line["type"] == "epoch" && line["measurement"] == "filtered");
+        let found: Vec<_> = epochs
+            .map(|line| {
+                let notes = line["notes"].to_string();
+                (count(&line["account"], "filtered"), notes.contains("counted as filtered"))
+            })
+            .collect();
+        assert_eq!(found, [(0, false), (1, true), (0, false)]);
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Both addresses of a packet are keys.
+#[test]
+fn no_more_packets_are_left_out_than_have_a_key() {
+    let mut pcap = Pcap::new();
+    for number in 0..4000 {
+        pcap.udp(number.into(), (2 * number, 1), (2 * number + 1, 1));
+    }
+    let config = Config { key: KeyKind::HOST.into(), memory_bytes: 1 << 16, ..asking(&["top"]) };
+    let account = only_epoch(config, &pcap.0)["account"].clone();
+    balances(&account);
+    assert!(count(&account, "untracked") > 2000, "{account}");
+}
+
 #[test]
 fn a_link_type_that_is_not_read_is_named() {
     let mut bytes = Pcap::new().udp(0, (1, 1), (2, 2)).udp(1, (1, 1), (2, 2)).0.clone();
