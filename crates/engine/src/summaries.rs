@@ -117,8 +117,12 @@ impl Summaries {
         self.audits.iter_mut().for_each(Audit::settle);
     }
 
-    /// Begins a new epoch. Concurrent summaries began it when they were collected.
-    pub(crate) fn next_epoch(&mut self) {
+    /// Begins a new epoch. Concurrent summaries began it when they were collected. No forecast follows
+    /// from an epoch that was not observed as a whole.
+    pub(crate) fn next_epoch(&mut self, is_whole: bool) {
+        if !is_whole && self.is_lasting() {
+            return self.clear();
+        }
         self.lanes.iter_mut().for_each(AnySummary::next_epoch);
         self.audits.iter_mut().for_each(Audit::clear);
     }
@@ -126,7 +130,7 @@ impl Summaries {
     /// Passes over empty epochs, which affect only forecasts.
     pub(crate) fn pass(&mut self, epochs: u64) {
         if self.is_lasting() {
-            (0..epochs.min(FORGOTTEN)).for_each(|_| self.next_epoch());
+            (0..epochs.min(FORGOTTEN)).for_each(|_| self.next_epoch(true));
         }
     }
 

@@ -10,8 +10,8 @@ use flowgauge_core::summary::Incompatible;
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Gone, Keeper};
 
-use crate::close::Closer;
 use crate::close::queues::QueueCloser;
+use crate::close::{Closer, WHOLE};
 use crate::crew::Started;
 use crate::error::EngineError;
 use crate::intake::Ended;
@@ -207,9 +207,9 @@ impl MeterCloser {
                 self.sets.push(set);
             }
         }
-        let goes_on = ended.update;
+        let (goes_on, is_whole) = (ended.update, ended.coverage() >= WHOLE);
         let closed = self.close(ended, sink);
-        self.give_back(goes_on);
+        self.give_back(goes_on, is_whole);
         Ok(closed.map(|()| true))
     }
 
@@ -245,14 +245,14 @@ impl MeterCloser {
         for set in &mut *answering {
             set.summaries.settle();
         }
-        let goes_on = ended.update;
+        let (goes_on, is_whole) = (ended.update, ended.coverage() >= WHOLE);
         let answering: Vec<_> = answering.iter().map(|set| &set.summaries).collect();
         self.closer.close(ended, &answering, sink)?;
         // With sums, an open epoch is handed over part by part; without them, the whole set comes
         // back.
         if !goes_on {
             for sum in &mut self.sums {
-                sum.summaries.next_epoch();
+                sum.summaries.next_epoch(is_whole);
             }
         }
         if !goes_on || self.sums.is_empty() {
@@ -276,18 +276,18 @@ impl MeterCloser {
         if !ended.update {
             self.closed_ns = end_ns;
         }
-        self.next = ended.through + u64::from(!ended.update);
+        self.next = ended.through.saturating_add(u64::from(!ended.update));
         Ok(())
     }
 
     /// Clears the sets and returns them. An epoch that continues keeps its set, or begins another
     /// part.
-    fn give_back(&mut self, goes_on: bool) {
+    fn give_back(&mut self, goes_on: bool, is_whole: bool) {
         let another = |set: &Set| set.summaries.another().map(Set::new);
         hand_out(&mut self.sets, self.keepers.len(), another);
         for (keeper, mut set) in self.keepers.iter_mut().zip(self.sets.drain(..)) {
             if !goes_on {
-                set.summaries.next_epoch();
+                set.summaries.next_epoch(is_whole);
                 set.ingested = Size::default();
             } else if !self.sums.is_empty() {
                 set.summaries.next_part();

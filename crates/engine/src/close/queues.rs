@@ -15,7 +15,7 @@ use flowgauge_core::summary::Incompatible;
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Gone, Keeper};
 
-use crate::close::Closer;
+use crate::close::{Closer, WHOLE};
 use crate::config::{Config, EpochLength, Pace};
 use crate::error::EngineError;
 use crate::intake::Ended;
@@ -255,8 +255,9 @@ impl QueueCloser {
             missing: missing.to_vec(),
             ..gathered
         };
+        let is_whole = ended.coverage() >= WHOLE;
         self.closer.close(ended, &[&self.sum.summaries], sink)?;
-        self.sum.summaries.next_epoch();
+        self.sum.summaries.next_epoch(is_whole);
         self.reported += 1;
         self.moved = None;
         Ok(())

@@ -439,6 +439,10 @@ impl Intake {
         if tick.closes {
             self.step_ns = tick.step_ns;
             self.close(crew)?;
+            if tick.step_ns < 0 {
+                // The times seen before are of another clock.
+                self.told_ns = None;
+            }
         }
         if tick.updates {
             self.update(crew)?;
@@ -514,7 +518,7 @@ impl Intake {
         let ended = self.so_far(crew);
         crew.end(ended)?;
         self.begin();
-        self.epoch += 1;
+        self.epoch = self.epoch.saturating_add(1);
         self.ended += 1;
         Ok(())
     }

@@ -83,6 +83,55 @@ fn packet_epochs_hold_so_many_keyed_packets() {
     assert_eq!(epochs.len() as u64, outcome.total.account.keyed.div_ceil(1000));
 }
 
+/// A part of an epoch, too, has a part of the usual packets.
+#[test]
+fn a_partial_first_epoch_makes_no_forecast() {
+    let mut pcap = Pcap::new();
+    for tenth in 80..400 {
+        pcap.udp(tenth * SECOND_NS / 10, (1, 1), (2, 2));
+    }
+    for state in [None, Some(("state", "ewma"))] {
+        let config = Config {
+            epoch: EpochLength::Time(10_000_000_000),
+            parameters: Parameters::new(state),
+            threshold: Threshold::Share(0.1),
+            ..asking(&["changes"])
+        };
+        let (lines, _) = run(config, &pcap.0);
+        let epochs = of_type(&lines, "epoch");
+        assert_eq!(epochs.len(), 4);
+        for epoch in &epochs[2..] {
+            assert_eq!(epoch["tasks"]["changes"]["items"], serde_json::json!([]), "{state:?}");
+        }
+    }
+}
+
+/// A wrong time ends an epoch, and is not when the last one was observed until.
+#[test]
+fn the_last_epoch_after_a_wrong_time_was_observed_in_part() {
+    let mut pcap = Pcap::new();
+    for seconds in [0, 9, 4_000_000_000, 10, 19, 20, 25] {
+        pcap.udp((100_000 + seconds) * SECOND_NS, (1, 1), (2, 2));
+    }
+    let config = Config { epoch: EpochLength::Time(10_000_000_000), ..asking(&["top"]) };
+    let (lines, _) = run(config, &pcap.0);
+    let last = of_type(&lines, "epoch")[3];
+    assert_eq!((&last["account"]["read"], &last["coverage"]), (&2.into(), &0.5.into()), "{last}");
+}
+
+#[test]
+fn numbers_of_epochs_do_not_overflow() {
+    let mut pcap = Pcap::new();
+    for number in 0..7 {
+        pcap.udp(number, (1, 1), (2, 2));
+        pcap.udp(4_294_967_295 * SECOND_NS - number, (1, 1), (2, 2));
+    }
+    let (lines, _) = run(Config { epoch: EpochLength::Time(1), ..asking(&["top"]) }, &pcap.0);
+    let numbers: Vec<_> =
+        of_type(&lines, "epoch").iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted() && numbers.len() == 14, "{numbers:?}");
+}
+
 #[test]
 fn a_run_without_a_packet_is_one_empty_epoch() {
     for epoch in [EpochLength::Whole, EpochLength::Packets(5), EpochLength::Time(5)] {
