@@ -108,6 +108,8 @@ struct Measured {
     account: Account,
     /// The correctable epochs, by start.
     recent: BTreeMap<i64, Account>,
+    /// The start of the latest epoch of a network that `account` includes.
+    past_ns: Option<i64>,
     epochs: u64,
     empty_epochs: u64,
     undelivered: u64,
@@ -183,13 +185,17 @@ impl Store {
         let (measured, start_ns) = (self.of(&report.measurement), report.start_ns.unwrap_or(0));
         measured.undelivered += report.undelivered;
         if report.network.is_some() {
+            if measured.past_ns.is_some_and(|past_ns| start_ns <= past_ns) {
+                return;
+            }
             let latest_ns = measured.recent.last_key_value().map(|(start_ns, _)| *start_ns);
             let before = measured.recent.insert(start_ns, report.account.clone());
             measured.epochs += u64::from(before.is_none());
             if measured.recent.len() > CORRECTED
-                && let Some((_, oldest)) = measured.recent.pop_first()
+                && let Some((start_ns, oldest)) = measured.recent.pop_first()
             {
                 measured.account.add(&oldest);
+                measured.past_ns = Some(start_ns);
             }
             if latest_ns.is_some_and(|latest_ns| start_ns < latest_ns) {
                 // The gauges belong to a later epoch.

@@ -311,3 +311,26 @@ fn metrics_count_each_epoch_once() {
     let merged = "flowgauge_collected_snapshots_total{outcome=\"merged\"}";
     assert_eq!(value(&metrics, merged), "4");
 }
+
+/// Also one that is older than the newest thousand.
+#[test]
+fn an_epoch_that_is_corrected_counts_once_in_prometheus() {
+    let mut all = Watched::of(&["a"]);
+    all.feed(&snapshots("a", &flows(), 1, &[1, 2])[0], START + LENGTH);
+    let report = all.reports.remove(0);
+    let mut metrics = Metrics::of_network(10, PublishedCounts::default());
+    let mut count = |epoch: i64| {
+        let mut report = report.clone();
+        report.start_ns = Some(START + epoch * SECOND);
+        metrics.deliver(&Item::Epoch(Arc::new(report))).unwrap();
+        let text = metrics.encode();
+        ["epochs", "packets"].map(|name| {
+            let name = format!("flowgauge_{name}_total{{measurement=\"flows\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().to_owned()
+        })
+    };
+    let counts: Vec<_> = (0..1200).map(&mut count).collect();
+    for epoch in [0, 199, 200, 1199] {
+        assert_eq!(count(epoch), counts[1199], "{epoch}");
+    }
+}
