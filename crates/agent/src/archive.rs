@@ -36,6 +36,9 @@ pub(crate) struct Archive {
     lost: u64,
 }
 
+/// By how much a correction may come late.
+const LATEST_NS: i64 = 3_600_000_000_000;
+
 /// An incomplete file.
 struct Open {
     table: Table<File>,
@@ -43,7 +46,9 @@ struct Open {
     path: PathBuf,
     /// Epochs and gaps delivered since it was opened.
     epochs: u64,
-    /// Rows from this time on go to another file.
+    /// Rows before this time are of a clock that was set back. They go to another file, as do those
+    /// from `until_ns` on.
+    from_ns: i64,
     until_ns: i64,
 }
 
@@ -63,7 +68,9 @@ impl Archive {
     /// Completes the files of a measurement whose period is over at `start_ns`, or all files.
     fn complete(&mut self, over: Option<(&str, i64)>) -> io::Result<()> {
         let is_over = |(_, measurement): &(String, String), open: &Open| {
-            over.is_none_or(|(of, start_ns)| of == measurement && start_ns >= open.until_ns)
+            over.is_none_or(|(of, start_ns)| {
+                of == measurement && !(open.from_ns..open.until_ns).contains(&start_ns)
+            })
         };
         let over = self.open.iter().filter(|(id, open)| is_over(id, open));
         let ids: Vec<_> = over.map(|(id, _)| id.clone()).collect();
@@ -174,10 +181,10 @@ impl Tables for Archive {
             let table = Table::new(File::create(path.with_extension(PART))?, columns)?;
             let rotate_ns = i64::try_from(self.options.rotate.0).unwrap_or(i64::MAX).max(1);
             let until_ns = (self.start_ns.div_euclid(rotate_ns) + 1).saturating_mul(rotate_ns);
-            self.open.insert(
-                id.clone(),
-                Open { table, columns: columns.to_vec(), path, epochs: 0, until_ns },
-            );
+            let from_ns = self.start_ns.saturating_sub(rotate_ns.max(LATEST_NS));
+            let columns = columns.to_vec();
+            let open = Open { table, columns, path, epochs: 0, from_ns, until_ns };
+            self.open.insert(id.clone(), open);
         }
         self.current = Some(id);
         Ok(())
