@@ -22,7 +22,7 @@ use crate::data::Data;
 use crate::deliveries::DeliveryLog;
 use crate::feed::Feed;
 use crate::http::Server;
-use crate::journal::Journal;
+use crate::journal::{Files, Journal};
 #[cfg(feature = "kafka")]
 use crate::kafka;
 use crate::lines::Lines;
@@ -96,7 +96,7 @@ pub fn run(
     let helper = sandbox.and_then(Sandbox::helper);
     let alerts = Alerts::start(configuration.alerts.clone(), helper.cloned());
     let alerts = Arc::new(Mutex::new(alerts.map_err(|error| no_thread(&error))?));
-    let (mut before, kept) = (None, KeptPorts::default());
+    let (mut before, kept) = (None, (KeptPorts::default(), Files::default()));
     // None until the first run.
     let mut retry: Option<Retry> = None;
     loop {
@@ -247,14 +247,14 @@ struct Running {
 }
 
 impl Running {
-    /// Opens sources and outputs, and starts measuring. Sources have the help and the ports of
-    /// [`open`].
+    /// Opens sources and outputs, and starts measuring. Sources have the help of [`open`], and what
+    /// the run before has kept.
     fn start(
         configuration: &Configuration,
         data: &Data,
         alerts: &Arc<Mutex<Alerts>>,
         more: Vec<Box<dyn Sink>>,
-        (helper, kept): (Option<&Helper>, &KeptPorts),
+        (helper, (ports, files)): (Option<&Helper>, &(KeptPorts, Files)),
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let secret = configuration.agent.seed.clone().map_or_else(|| data.seed(), Ok)?;
@@ -268,9 +268,10 @@ impl Running {
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let mut watchdog = Watchdog::new();
         let Configuration { agent, sources, .. } = configuration;
-        let Opened { queues, exporters } = open(sources, &agent.dpdk_args, &stop, helper, kept)?;
+        let Opened { queues, exporters } = open(sources, &agent.dpdk_args, &stop, helper, ports)?;
         let sources = queues.into_iter().map(|source| watchdog.watch(source)).collect();
-        let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
+        let journal = data.folder.join("journal");
+        let journal = Journal::open(&journal, configuration.agent.journal, files)?;
         let kept = journal.counts();
         say(&format!(
             "keeping epochs in {} ({} there)",

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, rfc3339};
 use flowgauge_engine::snapshot::Saved;
@@ -19,6 +20,10 @@ use flowgauge_engine::snapshot::Saved;
 use crate::Failure;
 use crate::config::JournalOptions;
 use crate::replay::now_ns;
+
+/// Most epochs that are removed for their age whenever one is kept. A clock that is wrong for a while
+/// must not cost all of them.
+const TOO_OLD: usize = 16;
 
 /// Extension of an incomplete file.
 pub(crate) const PART: &str = "part";
@@ -43,6 +48,8 @@ pub(crate) struct Journal {
     /// The files, ordered by epoch start.
     kept: VecDeque<Kept>,
     counts: Arc<Counts>,
+    /// For the next journal, and the number of this one.
+    left: (Files, u64),
 }
 
 /// The file of an epoch. There may be a million, so it holds no path.
@@ -52,6 +59,24 @@ struct Kept {
     bytes: u64,
     /// Its place among the measurements.
     measurement: u32,
+}
+
+/// What a journal knows of its files: to look at all of them takes seconds, in which the next run
+/// would measure nothing. Only the latest journal leaves it.
+#[derive(Clone, Default)]
+pub(crate) struct Files(Arc<Mutex<Left>>);
+
+#[derive(Default)]
+struct Left {
+    /// Number of journals opened so far.
+    journals: u64,
+    files: Option<(PathBuf, Vec<String>, VecDeque<Kept>)>,
+}
+
+impl Files {
+    fn lock(&self) -> MutexGuard<'_, Left> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The name of an epoch's file.
@@ -89,23 +114,27 @@ impl fmt::Display for Name {
 }
 
 impl Journal {
-    /// Opens the journal, creating its folder if needed.
-    pub(crate) fn open(folder: &Path, options: JournalOptions) -> Result<Self, Failure> {
+    /// Opens the journal, creating its folder if needed. `left` has what the one before knew.
+    pub(crate) fn open(
+        folder: &Path,
+        options: JournalOptions,
+        left: &Files,
+    ) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::Output(format!("cannot keep epochs in {}: {error}", folder.display()))
         };
         fs::create_dir_all(folder).map_err(failed)?;
-        let (mut kept, mut measurements) = (Vec::new(), Vec::new());
-        for path in folders(folder, "").map_err(failed)? {
-            let measurement = measurements.len() as u32;
-            measurements.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
-            for day in folders(&path, "").map_err(failed)? {
-                collect(&day, measurement, &mut kept).map_err(failed)?;
-            }
-        }
-        kept.sort();
-        let (folder, counts) = (folder.to_owned(), Arc::new(Counts::default()));
-        let mut journal = Self { folder, options, measurements, kept: kept.into(), counts };
+        let (number, known) = {
+            let mut left = left.lock();
+            left.journals += 1;
+            (left.journals, left.files.take().filter(|(of, ..)| of == folder))
+        };
+        let (folder, measurements, kept) = match known {
+            Some(known) => known,
+            None => look(folder).map_err(failed)?,
+        };
+        let (counts, left) = (Arc::new(Counts::default()), (left.clone(), number));
+        let mut journal = Self { folder, options, measurements, kept, counts, left };
         let bytes = journal.kept.iter().map(|kept| kept.bytes).sum();
         journal.counts.epochs.store(journal.kept.len() as u64, Ordering::Relaxed);
         journal.counts.bytes.store(bytes, Ordering::Relaxed);
@@ -122,16 +151,17 @@ impl Journal {
         self.counts.bytes.load(Ordering::Relaxed)
     }
 
-    /// Removes epochs that are too old, then the oldest until there is room for `bytes` more.
+    /// Removes epochs that are too old, some at a time, then the oldest until there is room for
+    /// `bytes` more.
     fn remove_old(&mut self, bytes: u64) {
         let oldest_ns = now_ns().saturating_sub_unsigned(self.options.keep.0);
-        while let Some(oldest) = self.kept.front() {
-            let is_full = self.bytes() + bytes > self.options.max_size.0;
-            if oldest.name.start_ns >= oldest_ns && !is_full {
+        for _ in 0..TOO_OLD {
+            if self.kept.front().is_none_or(|oldest| oldest.name.start_ns >= oldest_ns) {
                 break;
             }
             self.remove_oldest();
         }
+        while self.bytes() + bytes > self.options.max_size.0 && self.remove_oldest() {}
     }
 
     /// Removes the oldest epoch; `false` if there is none.
@@ -175,8 +205,7 @@ impl Journal {
         let path = self.path(&kept);
         let folder = path.parent().unwrap_or(&self.folder).to_owned();
         while let Err(error) = write(&folder, &path, &saved.bytes) {
-            let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-            if !is_full || !self.remove_oldest() {
+            if !is_full(&error) || !self.remove_oldest() {
                 return Err(error);
             }
         }
@@ -185,6 +214,18 @@ impl Journal {
         self.counts.epochs.fetch_add(1, Ordering::Relaxed);
         self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        let (files, number) = &self.left;
+        let mut left = files.lock();
+        if left.journals == *number {
+            let (measurements, kept) =
+                (mem::take(&mut self.measurements), mem::take(&mut self.kept));
+            left.files = Some((mem::take(&mut self.folder), measurements, kept));
+        }
     }
 }
 
@@ -198,6 +239,11 @@ impl Sink for Journal {
         let kept = self.keep(saved);
         kept.map_err(|error| SinkError::new(&self.folder.display().to_string(), error))
     }
+}
+
+/// Whether there is no room on the disk.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Writes a file atomically and durably; only its owner can read it.
@@ -232,6 +278,20 @@ pub(crate) fn folders(of: &Path, begin: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The files in a journal's folder.
+fn look(folder: &Path) -> io::Result<(PathBuf, Vec<String>, VecDeque<Kept>)> {
+    let (mut kept, mut measurements) = (Vec::new(), Vec::new());
+    for path in folders(folder, "")? {
+        let measurement = measurements.len() as u32;
+        measurements.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
+        for day in folders(&path, "")? {
+            collect(&day, measurement, &mut kept)?;
+        }
+    }
+    kept.sort();
+    Ok((folder.to_owned(), measurements, kept.into()))
+}
+
 /// Adds the epochs of a measurement's day, and removes files that a killed agent left unfinished.
 fn collect(day: &Path, measurement: u32, kept: &mut Vec<Kept>) -> io::Result<()> {
     for entry in fs::read_dir(day)? {
@@ -263,7 +323,7 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         let options =
             JournalOptions { keep: Time(hours * HOUR_NS.unsigned_abs()), max_size: Size(bytes) };
-        let journal = Journal::open(&folder, options).unwrap();
+        let journal = Journal::open(&folder, options, &Files::default()).unwrap();
         (folder, journal)
     }
 
@@ -317,9 +377,52 @@ mod tests {
             keep: Time(3 * HOUR_NS.unsigned_abs() + HOUR_NS.unsigned_abs() / 2),
             max_size: Size(250),
         };
-        let journal = Journal::open(&folder, options).unwrap();
+        let journal = Journal::open(&folder, options, &Files::default()).unwrap();
         assert_eq!(there(&journal), ["3"]);
         assert_eq!(journal.bytes(), 100);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A clock that is wrong by a month takes a few, and then no more.
+    #[test]
+    fn a_wrong_clock_removes_few_epochs() {
+        let (folder, mut journal) = journal("clock", 24, 1 << 20);
+        for number in 0..40 {
+            journal.keep(&epoch(number, 10)).unwrap();
+        }
+        journal.options.keep = Time(HOUR_NS.unsigned_abs());
+        journal.keep(&epoch(40, 0)).unwrap();
+        assert_eq!(there(&journal).len(), 40 - TOO_OLD + 1);
+        for number in 41..44 {
+            journal.keep(&epoch(number, 0)).unwrap();
+        }
+        assert_eq!(there(&journal), ["40", "41", "42", "43"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// What the one before knew, it need not look for; only the latest one leaves it.
+    #[test]
+    fn the_next_journal_knows_the_files() {
+        let (folder, journal) = journal("left", 10, 1000);
+        let (options, files) = (journal.options, Files::default());
+        let open = || Journal::open(&folder, options, &files).unwrap();
+        let mut first = open();
+        first.keep(&epoch(0, 1)).unwrap();
+        drop(first);
+        // A file that nothing has told it of.
+        let hidden = Name { start_ns: now_ns(), length_ns: 1, run: 7, epoch: 9 };
+        let day = folder.join("main").join(hidden.day());
+        fs::create_dir_all(&day).unwrap();
+        fs::write(day.join(hidden.to_string()), []).unwrap();
+        let second = open();
+        assert_eq!(there(&second), ["0"]);
+        assert_eq!(second.bytes(), 100);
+        // While the second goes on, the third has to look.
+        let third = open();
+        assert_eq!(there(&third), ["0", "9"]);
+        drop(second);
+        drop(third);
+        assert_eq!(there(&open()), ["0", "9"]);
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -329,7 +432,7 @@ mod tests {
         journal.keep(&epoch(0, 0)).unwrap();
         let day = journal.path(&journal.kept[0]).parent().unwrap().to_owned();
         fs::write(day.join("9-9-0-9.part"), [0; 10]).unwrap();
-        let journal = Journal::open(&folder, journal.options).unwrap();
+        let journal = Journal::open(&folder, journal.options, &Files::default()).unwrap();
         assert_eq!(there(&journal), ["0"]);
         assert_eq!(fs::read_dir(day).unwrap().count(), 1);
         fs::remove_dir_all(folder).unwrap();
