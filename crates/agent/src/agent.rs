@@ -134,19 +134,19 @@ pub fn run(
             units::plural(configuration.measurements.len() as u64, "measurement")
         ));
         supervision::ready();
-        let mut next = None;
+        let (mut next, mut ends) = (None, false);
         while !running.thread.is_finished() {
             // Asked before the signals are read, so that a new file waits for an end that comes later.
             if running.is_at_end(&configuration) && next.is_some() {
                 running.stop.store(true, Ordering::Relaxed);
             }
             for signal in signals.pending() {
-                if signal == SIGHUP {
-                    next = again(origin, &configuration, next, sandbox);
-                } else {
+                if signal != SIGHUP {
                     supervision::stopping();
                     running.stop.store(true, Ordering::Relaxed);
-                    next = None;
+                    (next, ends) = (None, true);
+                } else if !ends {
+                    next = again(origin, &configuration, next, sandbox);
                 }
             }
             running.watchdog.look();
