@@ -14,7 +14,7 @@ use flowgauge_engine::sink::rfc3339;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::journal;
+use crate::journal::{self, is_full};
 use crate::log::warn;
 
 /// Length of a point. Epochs that begin in the same minute share a point.
@@ -250,7 +250,8 @@ pub(super) type Histories = BTreeMap<Arc<str>, History>;
 /// The file, open for appending.
 pub(crate) struct Past {
     folder: PathBuf,
-    file: File,
+    /// `None` until it can be written.
+    file: Option<File>,
     /// Number of lines, or `usize::MAX` if the last line may be unfinished.
     lines: usize,
     /// Whether the last write failed.
@@ -275,8 +276,21 @@ impl Past {
             }
         }
         let all = histories.iter().map(|(name, history)| (&**name, history));
-        let (file, lines) = rewritten(folder, all)?;
-        Ok((Self { folder: folder.to_owned(), file, lines, is_failing: false }, histories))
+        let mut past = Self { folder: folder.to_owned(), file: None, lines: 0, is_failing: false };
+        match rewritten(folder, all) {
+            Ok((file, lines)) => (past.file, past.lines) = (Some(file), lines),
+            // The journal fills it, and frees only what it needs. Measuring goes on.
+            Err(error) if is_full(&error) => past.fail(&error),
+            Err(error) => return Err(error),
+        }
+        Ok((past, histories))
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        if !self.is_failing {
+            warn(&format!("cannot keep the last day in {}: {error}", self.folder.display()));
+        }
+        self.is_failing = true;
     }
 
     /// Saves a point that `histories` already contains. A write error is reported once.
@@ -286,13 +300,10 @@ impl Past {
         point: &Point,
         histories: impl Iterator<Item = (&'a str, &'a History)> + Clone,
     ) {
-        let kept = self.try_keep(measurement, point, histories);
-        if let Err(error) = &kept
-            && !self.is_failing
-        {
-            warn(&format!("cannot keep the last day in {}: {error}", self.folder.display()));
+        match self.try_keep(measurement, point, histories) {
+            Ok(()) => self.is_failing = false,
+            Err(error) => self.fail(&error),
         }
-        self.is_failing = kept.is_err();
     }
 
     fn try_keep<'a>(
@@ -302,14 +313,16 @@ impl Past {
         histories: impl Iterator<Item = (&'a str, &'a History)> + Clone,
     ) -> io::Result<()> {
         let useful: usize = histories.clone().map(|(_, history)| history.points().len()).sum();
-        if self.is_failing || self.lines > (2 * useful).max(FEW) {
-            (self.file, self.lines) = rewritten(&self.folder, histories)?;
+        let file = self.file.as_mut().filter(|_| !self.is_failing);
+        let Some(file) = file.filter(|_| self.lines <= (2 * useful).max(FEW)) else {
+            let (file, lines) = rewritten(&self.folder, histories)?;
+            (self.file, self.lines) = (Some(file), lines);
             return Ok(());
-        }
+        };
         let mut line = Vec::new();
         Line { measurement, point: *point }.write(&mut line)?;
         self.lines += 1;
-        self.file.write_all(&line)
+        file.write_all(&line)
     }
 }
 
@@ -334,7 +347,10 @@ fn rewritten<'a>(
 pub(super) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+    use std::os::unix::fs::symlink;
+
     use super::*;
+    use crate::journal::PART;
 
     const SECOND_NS: i64 = 1_000_000_000;
 
@@ -453,12 +469,28 @@ pub(super) mod tests {
         let (point, expected) = (*newest.newest().unwrap(), newest.json());
         past.keep("flows", &point, all(&read));
         // As if killed in the middle of a line.
-        past.file.write_all(b"{\"measurement\":\"flo").unwrap();
+        past.file.as_mut().unwrap().write_all(b"{\"measurement\":\"flo").unwrap();
         let (_, read) = Past::open(&folder, now_ns).unwrap();
         assert!(read["flows"].json() == expected);
         // Two days later, all points are too old.
         assert!(Past::open(&folder, 3 * now_ns).unwrap().1.is_empty());
         assert_eq!(fs::read(folder.join(NAME)).unwrap(), b"");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_full_disk_costs_only_the_file() {
+        let folder = folder("full");
+        let (mut past, mut histories) = Past::open(&folder, 0).unwrap();
+        histories.entry("flows".into()).or_default().add(&epoch(0));
+        past.keep("flows", &epoch(0), all(&histories));
+        symlink("/dev/full", folder.join(NAME).with_extension(PART)).unwrap();
+        let (mut past, histories) = Past::open(&folder, 0).unwrap();
+        assert!(past.is_failing && past.file.is_none());
+        assert_eq!(histories["flows"].points().len(), 1);
+        past.keep("flows", &epoch(0), all(&histories));
+        assert!(!past.is_failing && past.file.is_some());
+        assert_eq!(fs::read_to_string(folder.join(NAME)).unwrap().lines().count(), 1);
         fs::remove_dir_all(folder).unwrap();
     }
 
