@@ -72,7 +72,9 @@ pub(crate) fn run(
         closer.close(ended, &[&sets[0]], sink)?;
         return Ok(closed(closer, Read { origin, ..Read::default() }));
     }
-    sets.iter_mut().for_each(|set| set.next_epoch(true));
+    for set in &mut sets {
+        set.next_epoch(true);
+    }
     prepared.sets.workers = sets.into_iter().map(|set| vec![set]).collect();
     undivided(prepared.into())
 }
