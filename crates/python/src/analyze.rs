@@ -289,11 +289,15 @@ pub(crate) fn _asked(
         let configs = configs.collect::<Result<Vec<_>, _>>()?;
         for config in &configs {
             let named = config.tasks.iter().flatten().filter_map(|name| task::find(name).ok());
-            if let Some(entry) = named.into_iter().find(|entry| entry.timeline) {
-                return Err(Problem::Option(format!(
-                    "{}: it needs the times of packets, which snapshots do not store",
-                    entry.name
-                )));
+            for entry in named {
+                let reason = match entry.name {
+                    "changes" => "it compares epochs, and parts are merged to one epoch",
+                    _ if entry.timeline => {
+                        "it needs the times of packets, which snapshots do not store"
+                    }
+                    _ => continue,
+                };
+                return Err(Problem::Option(format!("{}: {reason}", entry.name)));
             }
             if config.epoch != EpochLength::Whole || config.updates != EpochLength::Whole {
                 let text = "parts are merged to one epoch; leave out epoch and updates";

@@ -125,6 +125,7 @@ def test_captures_behind_urls_are_streams(spark, archive):
     ("options", "words"),
     [
         ({"task": "findings"}, "findings: it needs the times of packets"),
+        ({"task": "changes"}, "changes: it compares epochs"),
         ({"epoch": "10s"}, "leave out epoch"),
         ({"key": "sorce"}, "did you mean 'source'"),
         ({"task": "topp"}, "did you mean 'top'"),

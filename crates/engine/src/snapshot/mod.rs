@@ -16,7 +16,7 @@ use flowgauge_core::key::{CanonicalKey, KeyError};
 use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind};
 use flowgauge_core::summary::sketch::places;
 use flowgauge_core::summary::{BuildError, Info, Merge, Options, Setting};
-use flowgauge_core::task::{self, TASKS, Unsupported};
+use flowgauge_core::task::{self, TASKS, TaskEntry, Unsupported};
 use flowgauge_filter::FilterError;
 use flowgauge_kernel::{Seed, SeedId};
 
@@ -259,13 +259,9 @@ impl Snapshot {
         let mut config = self.config.clone();
         ask(&mut config);
         let mut named = config.tasks.iter().flatten().filter_map(|name| task::find(name).ok());
-        if let Some(entry) = named.find(|entry| entry.timeline) {
-            let reason = "it needs the times of packets, which snapshots do not store";
-            return Err(EngineError::Task {
-                task: entry.name,
-                reason: Unsupported(reason.to_owned()),
-                able: Able::default(),
-            });
+        if let Some((task, reason)) = named.find_map(|entry| Some((entry.name, unasked(entry)?))) {
+            let (reason, able) = (Unsupported(reason.to_owned()), Able::default());
+            return Err(EngineError::Task { task, reason, able });
         }
         let seed = *self.options[0].digester.seed();
         self.summaries.settle();
@@ -280,7 +276,7 @@ impl Snapshot {
             Some(coarse) => (coarse.view(config.key), coarse.notes.clone()),
         };
         if config.tasks.is_none() {
-            let entries = TASKS.into_iter().filter(|entry| !entry.timeline);
+            let entries = TASKS.into_iter().filter(|entry| unasked(entry).is_none());
             outline::choose(&mut config, &view.lanes(), entries)?;
         }
         let mut closer = builder::closer(&config, seed, &view, &self.summaries, notes)?;
@@ -294,6 +290,15 @@ impl Snapshot {
         };
         closer.report(ended, self.observed_share(), &view, sink)?;
         Ok(closer.total)
+    }
+}
+
+/// Why snapshots cannot answer a task; `None` if they may.
+fn unasked(entry: &TaskEntry) -> Option<&'static str> {
+    match entry.name {
+        "changes" => Some("it compares an epoch with those before it, which query does not keep"),
+        _ if entry.timeline => Some("it needs the times of packets, which snapshots do not store"),
+        _ => None,
     }
 }
 

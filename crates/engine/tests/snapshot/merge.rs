@@ -57,7 +57,7 @@ fn told(snapshot: &mut Snapshot, exact: bool, flows: &[CanonicalKey]) -> Value {
     // Which keys a sketch keeps as candidates depends on the order of the packets, unless it finds all of
     // them in its cells.
     let _ = ask(&["cardinality", "entropy", "size-distribution", "flow-size"]) && !exact
-        || ask(&["top", "heavy-hitters", "superspreaders", "changes"]);
+        || ask(&["top", "heavy-hitters", "superspreaders"]);
     told
 }
 
