@@ -22,7 +22,7 @@ use crate::close::Closer;
 use crate::config::Config;
 use crate::crew::{Division, keeps_apart};
 use crate::error::{Able, EngineError};
-use crate::outline::Outlines;
+use crate::outline::{self, Outlines};
 use crate::plan::Prepared;
 use crate::report::SummaryInfo;
 use crate::sink::units;
@@ -302,6 +302,8 @@ fn answering(
         match task.check(config.by, &views) {
             Ok(()) => tasks.push(task),
             Err(reason) if config.tasks.is_none() => {
+                let able = outline::able(config, task.name());
+                let reason = outline::advised(config, task.name(), reason, &able);
                 notes.push(format!("{} is left out: {reason}", task.name()));
             }
             Err(reason) => {

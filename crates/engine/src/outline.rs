@@ -2,8 +2,10 @@
 
 use flowgauge_core::catalog::{self, Outline};
 use flowgauge_core::key::{KeyKind, KeySpec};
-use flowgauge_core::summary::{BuildError, BuildErrorKind, Form, Info, Options, Parameters};
-use flowgauge_core::task::{HistoryShape, Lane, TASKS, TaskEntry, Unsupported};
+use flowgauge_core::summary::{
+    Ability, BuildError, BuildErrorKind, Form, Info, Options, Parameters,
+};
+use flowgauge_core::task::{HistoryShape, Lane, TASKS, TaskEntry, USE_TABLE, Unsupported};
 use flowgauge_core::terms::{Hierarchy, Measure};
 use flowgauge_kernel::Seed;
 
@@ -28,6 +30,7 @@ impl Outlines {
     /// # Errors
     /// When the algorithm or an accelerator does not exist, or cannot measure this.
     fn new(config: &Config) -> Result<Self, BuildError> {
+        check_addresses(config)?;
         let options = Options {
             parameters: config.parameters.clone(),
             by: config.by,
@@ -56,31 +59,7 @@ impl Outlines {
             },
             lanes => (lanes.iter().map(lane).collect::<Result<_, _>>()?, None),
         };
-        let outlines = Self { key: config.key, lanes, note };
-        outlines.check_addresses(config)?;
-        Ok(outlines)
-    }
-
-    /// Refuses to count prefixes of a key that is not an address. The summary cannot check this, as
-    /// it only knows the width of keys.
-    fn check_addresses(&self, config: &Config) -> Result<(), BuildError> {
-        let counts_prefixes = self.lanes().iter().any(|lane| lane.answers.prefixes().is_some());
-        let (kinds, of, keys) = match config.hierarchy {
-            Hierarchy::Bytes | Hierarchy::Bits => (
-                &[KeyKind::SOURCE, KeyKind::DESTINATION][..],
-                "one address",
-                "source or destination",
-            ),
-            Hierarchy::Pair => (&[KeyKind::PAIR][..], "source and destination", "pair"),
-        };
-        if counts_prefixes && !kinds.contains(&self.key.kind()) {
-            let key = self.key;
-            let reason =
-                format!("this hierarchy is over {of}, and the key is {key}; use --key {keys}");
-            let algorithm = catalog::info(&config.algorithm)?.name;
-            return Err(BuildErrorKind::Unfit { algorithm, reason }.into());
-        }
-        Ok(())
+        Ok(Self { key: config.key, lanes, note })
     }
 
     /// The lanes as the tasks would see them.
@@ -88,6 +67,35 @@ impl Outlines {
         let (key, lanes) = (self.key, self.lanes.iter());
         lanes.map(|(key_bytes, answers)| Lane { key, key_bytes: *key_bytes, answers }).collect()
     }
+}
+
+/// Refuses to count prefixes of a key that is not an address. The summary cannot check this, as it
+/// only knows the width of keys.
+fn check_addresses(config: &Config) -> Result<(), BuildError> {
+    let info = catalog::info(&config.algorithm)?;
+    let mut abilities = info.forms.iter().flat_map(|form| form.answers);
+    let counts_prefixes = abilities.any(|ability| matches!(ability, Ability::Prefixes { .. }));
+    let (key, kind) = (config.key, config.key.kind());
+    let (kinds, of, keys) = match config.hierarchy {
+        Hierarchy::Bytes | Hierarchy::Bits => (
+            &[KeyKind::SOURCE, KeyKind::DESTINATION][..],
+            "one address",
+            if kind == KeyKind::PAIR {
+                "--hierarchy pair, --key source or destination"
+            } else {
+                "--key source or destination"
+            },
+        ),
+        Hierarchy::Pair => (&[KeyKind::PAIR][..], "source and destination", "--key pair"),
+    };
+    if !counts_prefixes || kinds.contains(&kind) {
+        return Ok(());
+    }
+    // A table has the prefixes of each address of its keys.
+    let has_them = !kind.is_in_order() && kinds.iter().any(|part| kind.has_all(*part));
+    let table = if has_them { ", or --algorithm linear-table" } else { "" };
+    let reason = format!("this hierarchy is over {of}, and the key is {key}; use {keys}{table}");
+    Err(BuildErrorKind::Unfit { algorithm: info.name, reason }.into())
 }
 
 /// The first of the tasks that these lanes cannot answer, with the reason.
@@ -118,7 +126,9 @@ pub(crate) fn check(config: &mut Config, seed: Seed) -> Result<(Outlines, Divisi
     if config.tasks.is_none() {
         choose(config, &outlines.lanes(), TASKS)?;
     } else if let Some((task, reason)) = unanswered(config, &outlines.lanes(), &entries(config)?)? {
-        return Err(EngineError::Task { task, reason, able: able(config, task) });
+        let able = able(config, task);
+        let reason = advised(config, task, reason, &able);
+        return Err(EngineError::Task { task, reason, able });
     }
     Ok((outlines, division))
 }
@@ -225,9 +235,31 @@ pub fn capable(config: &Config) -> Option<(Config, String)> {
     algorithms.into_iter().map(instead).find(|(config, _)| check(config).is_ok())
 }
 
+/// The reason why `task` is not answered, with advice that a run otherwise like `config` can follow.
+pub(crate) fn advised(
+    config: &Config,
+    task: &str,
+    Unsupported(reason): Unsupported,
+    able: &Able,
+) -> Unsupported {
+    let alone = || {
+        let tasks = Some(vec![task.to_owned()]);
+        let config = Config { accelerators: Vec::new(), tasks, ..config.clone() };
+        check(&mut { config }, Seed::number(ANY_SEED)).is_ok()
+    };
+    let advice = match able.algorithms.first() {
+        _ if !reason.contains(USE_TABLE) => return Unsupported(reason),
+        _ if !config.accelerators.is_empty() && alone() => "leave out --accelerator".to_owned(),
+        Some(first) if able.alone => format!("use --algorithm {first} without --accelerator"),
+        Some(first) => format!("use --algorithm {first}"),
+        None => return Unsupported(reason),
+    };
+    Unsupported(reason.replace(USE_TABLE, &advice))
+}
+
 /// The algorithms that answer `task` in a run otherwise like `config`, each with the parameters
 /// that it needs.
-fn able(config: &Config, task: &str) -> Able {
+pub(crate) fn able(config: &Config, task: &str) -> Able {
     let behind = able_among(config, task);
     if !behind.is_empty() || config.accelerators.is_empty() {
         return Able { algorithms: behind, alone: false };

@@ -11,7 +11,7 @@
 
 use super::cardinality;
 use super::registry::TaskEntry;
-use super::{EpochContext, Lane, Report, Task, Unsupported};
+use super::{EpochContext, Lane, Report, Task, USE_TABLE, Unsupported};
 use super::{all_hold, exact};
 use crate::summary::Estimate;
 use crate::terms::Measure;
@@ -46,7 +46,7 @@ impl Task for Entropy {
         lanes.iter().try_for_each(|lane| match lane.answers.weight_logs(by) {
             Some(_) if lane.key.kind().is_either() => Err(Unsupported(format!(
                 "{} by key {}, which counts a packet for both of its ends, needs a table of \
-                 every flow; use --algorithm linear-table",
+                 every flow; {USE_TABLE}",
                 ENTRY.name, lane.key
             ))),
             Some(_) => cardinality::flows(lane).map(drop),

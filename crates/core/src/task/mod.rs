@@ -110,13 +110,15 @@ impl Lane<'_> {
     }
 }
 
+/// The end of a reason that another algorithm would remove. A caller who knows the algorithm and its
+/// accelerators may replace it.
+pub const USE_TABLE: &str = "use --algorithm linear-table";
+
 /// All flows of the lane with exact sizes, fewer than 2³². `instead` names the alternative to a
 /// table in the error message.
 fn exact<'a>(task: &str, instead: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Unsupported> {
     let flows = lane.answers.flows().ok_or_else(|| {
-        Unsupported(format!(
-            "{task} needs {instead}, or a table of every flow; use --algorithm linear-table"
-        ))
+        Unsupported(format!("{task} needs {instead}, or a table of every flow; {USE_TABLE}"))
     })?;
     if u32::try_from(flows.len()).is_err() {
         return Err(Unsupported(format!(

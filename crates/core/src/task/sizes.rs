@@ -17,7 +17,7 @@
 
 use super::largest::{self, Largest};
 use super::registry::TaskEntry;
-use super::{EpochContext, Lane, Lists, Report, Selection, SizeItem, Task, Unsupported};
+use super::{EpochContext, Lane, Lists, Report, Selection, SizeItem, Task, USE_TABLE, Unsupported};
 use crate::key::CanonicalKey;
 use crate::sorting::sort_by;
 use crate::summary::{Answers, Estimate, Flows, SizeEstimate};
@@ -84,7 +84,7 @@ fn check(task: &str, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported>
         let answers = lane.answers;
         if answers.flows().is_none() && answers.candidates().is_none() {
             return Err(Unsupported(format!(
-                "{task} needs a summary that lists its heavy flows; use --algorithm linear-table"
+                "{task} needs a summary that lists its heavy flows; {USE_TABLE}"
             )));
         }
         check_measure(task, by, lane)
@@ -222,11 +222,9 @@ impl Task for FlowSize {
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         for lane in lanes {
             if lane.answers.size().is_none() && lane.answers.flows().is_none() {
-                return Err(Unsupported(
-                    "flow-size needs a summary that estimates the size of a given flow; use \
-                     --algorithm linear-table"
-                        .to_owned(),
-                ));
+                return Err(Unsupported(format!(
+                    "flow-size needs a summary that estimates the size of a given flow; {USE_TABLE}"
+                )));
             }
             check_measure(FLOW_SIZE.name, by, lane)?;
         }

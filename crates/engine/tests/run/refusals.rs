@@ -7,7 +7,8 @@ use flowgauge_core::task::{ForecastModel, TASKS};
 use flowgauge_core::terms::Hierarchy;
 use flowgauge_engine::{Config, EngineError, Plan};
 
-use crate::{asking, refusal};
+use crate::capture::mixed;
+use crate::{asking, refusal, run};
 
 #[test]
 fn unknown_names_are_refused() {
@@ -167,4 +168,54 @@ fn algorithms_that_answer_without_the_accelerators_are_named_as_such() {
     let text = refusal(config.clone()).to_string();
     assert!(text.contains("(without --accelerator: linear-table"), "{text}");
     assert!(!remedies(&config).is_empty());
+}
+
+/// A task that is left out, or refused, comes with advice that the run can follow.
+#[test]
+fn advice_can_be_followed() {
+    let behind = |accelerator: &str, algorithm: &str, tasks: Option<&[&str]>| Config {
+        accelerators: vec![(accelerator.to_owned(), Parameters::default())],
+        algorithm: algorithm.to_owned(),
+        tasks: tasks.map(|tasks| tasks.iter().map(|task| (*task).to_owned()).collect()),
+        memory_bytes: 4 << 20,
+        ..Config::default()
+    };
+    for (algorithm, advice) in [
+        // The table itself answers.
+        ("linear-table", "leave out --accelerator"),
+        ("count-min", "use --algorithm linear-table without --accelerator"),
+    ] {
+        let (lines, _) = run(behind("uniform", algorithm, None), &mixed(1, 10));
+        let notes = lines[0]["notes"].to_string();
+        assert!(notes.contains("entropy is left out: "), "{notes}");
+        assert!(notes.contains(&format!("or a table of every flow; {advice}\"")), "{notes}");
+    }
+    let alone = Config { accelerators: Vec::new(), ..behind("", "count-min", None) };
+    let notes = run(alone, &mixed(1, 10)).0[0]["notes"].to_string();
+    assert!(notes.contains("or a table of every flow; use --algorithm linear-table\""), "{notes}");
+
+    let refused = refusal(behind("skipper", "netflow", Some(&["cardinality"]))).to_string();
+    assert!(refused.ends_with("use --algorithm univmon (available: univmon)"), "{refused}");
+}
+
+/// Prefixes are counted by a table too, if its key has the addresses.
+#[test]
+fn a_table_is_advised_only_for_keys_with_a_hierarchy() {
+    for kind in KeyKind::NAMED.map(|(_, kind)| kind) {
+        for hierarchy in [Hierarchy::Bytes, Hierarchy::Bits, Hierarchy::Pair] {
+            let config = Config { key: kind.into(), hierarchy, ..asking(&["hierarchical"]) };
+            let counting = Config { algorithm: "mst".to_owned(), ..config.clone() };
+            if Plan::new(counting.clone()).is_ok() {
+                continue;
+            }
+            let refused = refusal(counting).to_string();
+            assert!(refused.contains("; use --"), "{refused}");
+            let answers = Plan::new(config).is_ok();
+            assert_eq!(
+                refused.contains("linear-table"),
+                answers,
+                "{kind} {hierarchy:?}: {refused}"
+            );
+        }
+    }
 }

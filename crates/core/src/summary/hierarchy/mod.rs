@@ -69,15 +69,14 @@ fn fits(algorithm: &'static str, options: &Options) -> Result<(), BuildError> {
         Hierarchy::Pair => [8, 32],
     };
     if !keys.contains(&key_bytes) {
-        let keys = match hierarchy {
+        let reason = match hierarchy {
             Hierarchy::Pair => "--hierarchy pair needs --key pair",
             _ if [8, 32].contains(&key_bytes) => {
                 "this hierarchy is over one address; use --hierarchy pair, --key source or destination"
             }
             _ => "this hierarchy is over one address; use --key source or destination",
         };
-        let reason = format!("{keys}, or linear-table, which answers for any key");
-        return Err(BuildErrorKind::Unfit { algorithm, reason }.into());
+        return Err(BuildErrorKind::Unfit { algorithm, reason: reason.to_owned() }.into());
     }
     Ok(())
 }

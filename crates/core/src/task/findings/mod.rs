@@ -23,7 +23,7 @@ mod traffic;
 use super::exact;
 use super::order;
 use super::registry::TaskEntry;
-use super::{EpochContext, Lane, Lists, Report, Task, Unsupported};
+use super::{EpochContext, Lane, Lists, Report, Task, USE_TABLE, Unsupported};
 use crate::key::{CanonicalKey, KeyKind};
 use crate::summary::{Estimate, SizeEstimate};
 use crate::terms::Measure;
@@ -186,9 +186,9 @@ impl Task for Findings {
                 )));
             }
             if lane.answers.flows().is_none() || lane.answers.size().is_none() {
-                return Err(Unsupported(
-                    "findings needs a table of every flow; use --algorithm linear-table".to_owned(),
-                ));
+                return Err(Unsupported(format!(
+                    "findings needs a table of every flow; {USE_TABLE}"
+                )));
             }
             exact(ENTRY.name, "a table", lane).map(drop)
         })
