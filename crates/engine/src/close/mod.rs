@@ -9,8 +9,8 @@ use std::sync::Arc;
 use flowgauge_core::key::{Field, KeyKind, KeySpec};
 use flowgauge_core::services::{ServiceCounts, WITH_PORTS};
 use flowgauge_core::sorting::sort_by;
-use flowgauge_core::summary::{Candidates, Spread};
-use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task};
+use flowgauge_core::summary::{Candidates, Estimate, Spread};
+use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Selection, SizeItem, Task};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::{SeedId, Zeroed};
 
@@ -176,6 +176,12 @@ impl Closer {
             }
             let answer = task.run(&context, lanes, &mut self.scratch);
             let answer = answer.map_err(|reason| reason.to_string());
+            let answer = match answer {
+                Ok(report) if self.key.kind().is_either() => {
+                    Ok(once(report, &context, account.skipped))
+                }
+                answer => answer,
+            };
             let whole = answer.and_then(|report| match &widening {
                 Some(widening) => widening.apply(report).ok_or_else(|| UNKNOWN.to_owned()),
                 None => Ok(report),
@@ -338,6 +344,32 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
                 .to_owned(),
         );
     }
+}
+
+/// Limits the sizes of keys of both ends to the traffic, of which `skipped` may be part too. Such a
+/// packet is two to a summary, and thus to the bounds of its estimates, but at most one to a key.
+fn once(report: Report, epoch: &EpochContext<'_>, skipped: Size) -> Report {
+    let Report::Sizes { selection, mut items, truncated, complete_to } = report else {
+        return report;
+    };
+    let most = epoch.keyed + skipped;
+    let limited = |estimate: Estimate, by: Measure| {
+        let value = estimate.value.min(epoch.keyed.by(by) as f64);
+        let high = estimate.high.min(most.by(by) as f64);
+        Estimate { value, low: estimate.low.min(value), high, ..estimate }
+    };
+    for SizeItem { size, share, .. } in &mut items {
+        size.packets = size.packets.map(|packets| limited(packets, Measure::Packets));
+        size.bytes = size.bytes.map(|bytes| limited(bytes, Measure::Bytes));
+        *share = share.min(1.0);
+    }
+    if selection != Selection::Asked {
+        let value = |item: &SizeItem| item.size.by(epoch.by).map_or(0.0, |size| size.value);
+        sort_by(&mut items, &|one, other| {
+            value(other).total_cmp(&value(one)).then(one.key.cmp(&other.key))
+        });
+    }
+    Report::Sizes { selection, items, truncated, complete_to }
 }
 
 /// The note on a lane that counts prefixes in a sample too small for the threshold.

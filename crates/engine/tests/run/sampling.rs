@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::Captures;
-use flowgauge_core::key::KeyKind;
+use flowgauge_core::key::{KeyKind, KeySpec};
 use flowgauge_core::packet::{Frame, FrameColumns, Frames};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::{Measure, Threshold};
@@ -37,6 +37,43 @@ fn sampled(accelerator: &str, parameters: &[(&str, &str)], config: Config) -> Co
 
 fn one_in_ten(config: Config) -> Config {
     sampled("uniform", &[("sample", "10")], config)
+}
+
+/// Seven packets of one host, each of which counts for that host and for another one.
+#[test]
+fn no_host_has_more_than_all_packets() {
+    let mut pcap = Pcap::new();
+    for packet in 0..7 {
+        pcap.udp(packet, (1, 1), (2 + packet as u32 % 2, 2));
+    }
+    let key = KeySpec::from(KeyKind::HOST);
+    let parameters = Parameters::new([("sample", "3")]);
+    for by in [Measure::Packets, Measure::Bytes] {
+        for seed in 0..20 {
+            let config = Config {
+                key,
+                by,
+                seed: Some(Seed::number(seed)),
+                accelerators: vec![("uniform".to_owned(), parameters.clone())],
+                ..asking(&["top", "heavy-hitters", "flow-size"])
+            };
+            let flows = vec![key.parse_flow("host=10.0.0.1").unwrap()];
+            let epoch = only_epoch(Config { flows, ..config }, &pcap.0);
+            let all = match by {
+                Measure::Packets => 7.0,
+                Measure::Bytes => 7.0 * 64.0,
+            };
+            for task in ["top", "heavy-hitters", "flow-size"] {
+                for item in epoch["tasks"][task]["items"].as_array().unwrap() {
+                    let bound = |name: &str| item[by.name()][name].as_f64().unwrap();
+                    assert!(bound("low") <= bound("value"), "{seed} {task} {item}");
+                    assert!(bound("value") <= all && bound("high") <= all, "{seed} {task} {item}");
+                    let share = item["share"].as_f64();
+                    assert!(share.is_none_or(|share| share <= 1.0), "{seed} {task} {item}");
+                }
+            }
+        }
+    }
 }
 
 /// Every sampler that can decide before headers, with a summary that it supports.
