@@ -1,8 +1,8 @@
 //! The page: as it should look, never too wide, and safe on a terminal.
 
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::Estimate;
-use flowgauge_core::task::{Report, Selection, Side};
+use flowgauge_core::summary::{Estimate, SizeEstimate};
+use flowgauge_core::task::{Report, Selection, Side, SizeItem, SpreadItem};
 use flowgauge_core::terms::{Measure, SpreadOf};
 use flowgauge_engine::sink::Text;
 use flowgauge_engine::sink::layout::Look;
@@ -95,6 +95,87 @@ fn claims_no_more_than_it_knows() {
         );
         assert!(page.contains(&format!("No source {has} more than 128 destinations.")), "{page}");
         assert!(!page.contains("evenly"), "{page}");
+    }
+}
+
+/// A flow or source whose lower bound is not over the threshold is not said to be over it.
+#[test]
+fn states_no_estimate_over_a_threshold_as_a_fact() {
+    let mut report = fixture::plausible();
+    let mut says = |task, rows| {
+        report.tasks = vec![task];
+        let page = rendered(rows, |sink| sink.epoch(&report).unwrap());
+        let (_, task) =
+            page.split_once("Heavy hitters").or(page.split_once("Superspreaders")).unwrap();
+        task.lines().nth(1).unwrap().trim().to_owned()
+    };
+    for (lows, complete_to, rows, text) in [
+        (
+            [300.0, 250.0],
+            2,
+            2,
+            "2 flows have more than 200 packets each, together 1.3 % of all packets.",
+        ),
+        // The line below the list says that others may be missing.
+        (
+            [300.0, 250.0],
+            1,
+            2,
+            "2 flows have more than 200 packets each, together 1.3 % of all packets.",
+        ),
+        (
+            [300.0, 250.0],
+            1,
+            1,
+            "2 flows have more than 200 packets each, together 1.3 % of all packets. Others may be missing.",
+        ),
+        ([300.0, 150.0], 2, 2, "At least 1 flow has more than 200 packets; 2 may."),
+        (
+            [300.0, 150.0],
+            1,
+            1,
+            "At least 1 flow has more than 200 packets; 2 may. Others may be missing.",
+        ),
+        ([190.0, 150.0], 1, 1, "2 flows may have more than 200 packets each."),
+        (
+            [190.0, 150.0],
+            0,
+            0,
+            "2 flows may have more than 200 packets each. Others may be missing.",
+        ),
+    ] {
+        let key = fixture::five_tuple("192.0.2.17", 443, "198.51.100.230", 51_234, 6);
+        let item = |low| {
+            let packets = Some(Estimate::between(low, 400.0, 500.0));
+            SizeItem { key, size: SizeEstimate { packets, bytes: None }, share: 0.01, seen: None }
+        };
+        let (selection, items) = (Selection::Over(200.0), lows.map(item).to_vec());
+        let sizes = Report::Sizes { selection, items, truncated: 0, complete_to };
+        assert_eq!(says(("heavy-hitters", sizes), rows), text);
+    }
+    for (lows, text) in [
+        (
+            &[381.0, 385.0, 390.0][..],
+            "3 sources have more than 380 destinations each. Others may be missing.",
+        ),
+        (
+            &[368.0, 385.0, 390.0],
+            "At least 2 sources have more than 380 destinations each; 3 may. Others may be missing.",
+        ),
+        (&[368.0], "1 source may have more than 380 destinations. Others may be missing."),
+    ] {
+        let item = |low: &f64| SpreadItem {
+            address: fixture::address("192.0.2.17"),
+            distinct: Estimate::between(*low, 391.0, 400.0),
+        };
+        let spread = Report::Spread {
+            side: Side::Source,
+            of: SpreadOf::Address,
+            threshold: 380,
+            items: lows.iter().map(item).collect(),
+            truncated: 0,
+        };
+        assert_eq!(says(("superspreaders", spread), 10), text);
     }
 }
 

@@ -17,6 +17,9 @@ use crate::sink::{Directions, findings, names, units};
 /// endpoints, or one IPv6 endpoint with a prefix.
 const BESIDE_FLOW: usize = 49;
 
+/// Follows the number of listed items if others may be over the threshold too.
+const MAY_MISS: &str = " Others may be missing.";
+
 /// Writes answer number `at` of `report`, with at most `rows` items of a list.
 pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usize) {
     let (_, answer) = &report.tasks[at];
@@ -30,7 +33,7 @@ pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usiz
             section.complete(page, items, *complete_to);
         }
         Report::Sizes { selection: Selection::Over(threshold), items, complete_to, .. } => {
-            if section.heavy_hitters(page, *threshold, items) {
+            if section.heavy_hitters(page, *threshold, items, *complete_to) {
                 section.complete(page, items, *complete_to);
             }
         }
@@ -231,7 +234,13 @@ impl Section<'_> {
     }
 
     /// Writes the list, unless an equal list is above.
-    fn heavy_hitters(&self, page: &mut Page, threshold: f64, items: &[SizeItem]) -> bool {
+    fn heavy_hitters(
+        &self,
+        page: &mut Page,
+        threshold: f64,
+        items: &[SizeItem],
+        complete_to: u64,
+    ) -> bool {
         let by = self.report.by;
         page.heading("Heavy hitters");
         let over = weight(by, threshold);
@@ -266,14 +275,25 @@ impl Section<'_> {
                 count(n)
             ),
         };
-        paragraph(page, "  ", &text);
+        let is_over = |item: &&SizeItem| item.size.by(by).is_some_and(|e| e.low > threshold);
+        let surely = items.iter().filter(is_over).count();
+        let words = (self.key(), self.keys());
+        let mut text = self.at_least(surely, items.len(), words, &over).unwrap_or(text);
         // Do not show the same flows twice on a page.
         let top = self.report.tasks.iter().find_map(|(_, answer)| match answer {
             Report::Sizes { selection: Selection::Largest, items, .. } => Some(items.as_slice()),
             _ => None,
         });
         let shown = items.len().min(self.rows);
-        if top.is_some_and(|top| top.len() >= shown && top[..shown] == items[..shown]) {
+        let is_above = top.is_some_and(|top| top.len() >= shown && top[..shown] == items[..shown]);
+        // If it is complete to an item that may be below the threshold, no other flow is over it.
+        let may_miss = complete_to < items.len() as u64 && complete_to <= surely as u64;
+        // Otherwise the line below the list says so.
+        if may_miss && (is_above || complete_to >= shown as u64) {
+            text.push_str(MAY_MISS);
+        }
+        paragraph(page, "  ", &text);
+        if is_above {
             let keys = self.keys();
             let which = match (shown, self.all) {
                 (1, 1) => "It leads".to_owned(),
@@ -287,6 +307,28 @@ impl Section<'_> {
         true
     }
 
+    /// The sentence on items over a threshold, if only the bounds of `surely` of the listed ones are
+    /// over it.
+    fn at_least(
+        &self,
+        surely: usize,
+        listed: usize,
+        (one, many): (&str, &str),
+        over: &str,
+    ) -> Option<String> {
+        let count = |items: u64| units::count(items as f64);
+        (surely < listed).then(|| match (surely as u64, self.all) {
+            (0, 1) => format!("1 {one} may have more than {over}."),
+            (0, all) => format!("{} {many} may have more than {over} each.", count(all)),
+            (1, all) => format!("At least 1 {one} has more than {over}; {} may.", count(all)),
+            (n, all) => format!(
+                "At least {} {many} have more than {over} each; {} may.",
+                count(n),
+                count(all)
+            ),
+        })
+    }
+
     fn spread(
         &self,
         page: &mut Page,
@@ -294,9 +336,9 @@ impl Section<'_> {
         threshold: u64,
         items: &[SpreadItem],
     ) {
-        let (title, one) = match side {
-            Side::Source => ("Superspreaders", "source"),
-            Side::Destination => ("Victims", "destination"),
+        let (title, one, many) = match side {
+            Side::Source => ("Superspreaders", "source", "sources"),
+            Side::Destination => ("Victims", "destination", "destinations"),
         };
         let peers = match (side, of) {
             (Side::Source, SpreadOf::Address) => "destinations",
@@ -307,17 +349,22 @@ impl Section<'_> {
             (Side::Destination, SpreadOf::Endpoint) => "source endpoints",
         };
         page.heading(title);
-        let over = units::count(threshold as f64);
+        let over = format!("{} {peers}", units::count(threshold as f64));
         if items.is_empty() {
-            let text = format!("No {one} {} more than {over} {peers}.", self.has());
+            let text = format!("No {one} {} more than {over}.", self.has());
             return paragraph(page, "  ", &text);
         }
-        let text = match self.all {
-            1 => format!("1 {one} has more than {over} {peers}."),
-            n => format!("{} {one}s have more than {over} {peers} each.", units::count(n as f64)),
-        };
-        paragraph(page, "  ", &text);
+        let surely = items.iter().filter(|item| item.distinct.low > threshold as f64).count();
+        let text = self.at_least(surely, items.len(), (one, many), &over);
+        let mut text = text.unwrap_or_else(|| match self.all {
+            1 => format!("1 {one} has more than {over}."),
+            n => format!("{} {many} have more than {over} each.", units::count(n as f64)),
+        });
         let inexact = items.iter().any(|item| !is_exact(&item.distinct));
+        if inexact {
+            text.push_str(MAY_MISS);
+        }
+        paragraph(page, "  ", &text);
         let mut columns = vec![("", Align::Right), (one, Align::Left), (peers, Align::Right)];
         if inexact {
             columns.push(("between", Align::Right));
