@@ -396,7 +396,7 @@ pub enum QuantileOf {
     Key,
     /// Packets by their bytes on the wire.
     PacketBytes,
-    /// Packets by the nanoseconds since the previous one.
+    /// Packets by the nanoseconds since the previous one of the same lane.
     GapNs,
 }
 

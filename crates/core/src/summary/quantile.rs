@@ -74,7 +74,8 @@ impl Describe for Kll {
             Parameter {
                 name: "of",
                 help: "what to rank packets by: key (their keys in order), size (their bytes) or \
-                       gap (nanoseconds since the packet before) (default: key)",
+                       gap (nanoseconds since the previous packet, of the same IP version if the \
+                       key has an address) (default: key)",
             },
             Parameter {
                 name: "k",

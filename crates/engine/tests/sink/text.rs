@@ -1,9 +1,10 @@
 //! The page: as it should look, never too wide, and safe on a terminal.
 
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{Estimate, SizeEstimate};
+use flowgauge_core::summary::{Estimate, QuantileOf, SizeEstimate};
 use flowgauge_core::task::{Report, Selection, Side, SizeItem, SpreadItem};
 use flowgauge_core::terms::{Measure, SpreadOf};
+use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Text;
 use flowgauge_engine::sink::layout::Look;
 
@@ -176,6 +177,22 @@ fn states_no_estimate_over_a_threshold_as_a_fact() {
             truncated: 0,
         };
         assert_eq!(says(("superspreaders", spread), 10), text);
+    }
+}
+
+/// Gaps are those within a lane, and keys without an address have one.
+#[test]
+fn says_between_which_packets_gaps_are() {
+    for (kind, between) in [
+        (KeyKind::SOURCE, "Times between packets of the same IP version\n"),
+        (KeyKind::PROTOCOL, "Times between packets\n"),
+    ] {
+        let sizes = vec![(0.5, Estimate::exact(2_000))];
+        let quantiles = Report::Quantiles { of: QuantileOf::GapNs, sizes, keys: Vec::new() };
+        let tasks = vec![("quantiles", quantiles)];
+        let report = EpochReport { key: kind.into(), tasks, ..fixture::plausible() };
+        let page = rendered(10, |sink| sink.epoch(&report).unwrap());
+        assert!(page.contains(between) && page.contains("2 µs\n"), "{page}");
     }
 }
 

@@ -450,11 +450,14 @@ impl Section<'_> {
             QuantileOf::FlowPackets => ("Sizes of flows in packets", "flows"),
             QuantileOf::FlowBytes => ("Sizes of flows in bytes", "flows"),
             QuantileOf::Key | QuantileOf::PacketBytes => ("Sizes of packets in bytes", "packets"),
+            QuantileOf::GapNs if self.report.key.lanes().len() > 1 => {
+                ("Times between packets of the same IP version", "packets")
+            }
             QuantileOf::GapNs => ("Times between packets", "packets"),
         };
         let written = |size: f64| match of {
             QuantileOf::FlowPackets => units::size(Measure::Packets, size),
-            QuantileOf::GapNs => format!("{} us", units::count(size / 1e3)),
+            QuantileOf::GapNs => format!("{} µs", units::count(size / 1e3)),
             _ => units::size(Measure::Bytes, size),
         };
         if of != QuantileOf::Key {
