@@ -615,4 +615,5 @@ fn a_limited_list_is_the_head_of_the_whole_one() {
         "{page}"
     );
     assert!(page.contains("heavy-hitters lists 3 of 204 items"), "{page}");
+    assert!(page.contains("… and 7 more (--limit lists more)"), "{page}");
 }

@@ -8,6 +8,7 @@ use flowgauge_core::summary::{Answers, Candidates, Estimate, Flows, SizeEstimate
 use flowgauge_core::terms::{Measure, Size};
 
 use crate::error::EngineError;
+use crate::sink::units;
 use crate::summaries::{Summaries, View};
 
 const MEASURES: [Measure; 2] = [Measure::Packets, Measure::Bytes];
@@ -21,7 +22,8 @@ pub(super) struct Coarse {
 }
 
 impl Coarse {
-    /// Sums the keys of `from` by the keys of `to`. The summaries measured `measured` in all.
+    /// Sums the keys of `from` by the keys of `to`. The summaries measured `measured` in all, by
+    /// `by`.
     ///
     /// # Errors
     /// When `to` cannot be derived from `from`, or the summaries do not hold whole keys whose sizes
@@ -29,7 +31,7 @@ impl Coarse {
     pub(super) fn new(
         (from, to): (KeySpec, KeySpec),
         summaries: &Summaries,
-        measured: Size,
+        (measured, by): (Size, Measure),
     ) -> Result<Self, EngineError> {
         let map = Coarser::new(from, to)?;
         let refused = |reason: &str| EngineError::Coarser { from, to, reason: reason.to_owned() };
@@ -69,11 +71,13 @@ impl Coarse {
             packets: measured.packets.saturating_sub(known.packets),
             bytes: measured.bytes.saturating_sub(known.bytes),
         };
-        if !tables {
+        if !tables && rest.by(by) > 0 {
+            let rest = match by {
+                Measure::Packets => units::plural(rest.packets, "packet"),
+                Measure::Bytes => units::bytes(rest.bytes as f64),
+            };
             notes.push(format!(
-                "keys without a candidate may be missing: the keys of {} packets and {} bytes \
-                 are unknown",
-                rest.packets, rest.bytes
+                "keys without a candidate may be missing: the keys of {rest} are unknown"
             ));
         }
         let lane = |(bytes, sums): (usize, Sums)| (bytes, Lane::new(sums, tables, rest));

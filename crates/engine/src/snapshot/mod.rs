@@ -269,7 +269,8 @@ impl Snapshot {
             None
         } else {
             let keyed = Traffic::keyed(self.traffic, &self.account);
-            Some(Coarse::new((self.config.key, config.key), &self.summaries, keyed)?)
+            let measured = (keyed, self.config.by);
+            Some(Coarse::new((self.config.key, config.key), &self.summaries, measured)?)
         };
         let (view, notes) = match &coarse {
             None => (View::new(config.key, std::iter::once(&self.summaries)), Vec::new()),

@@ -472,7 +472,7 @@ fn bounds_of_sums_include_unlisted_flows() {
         let notes = found["notes"].to_string();
         assert!(notes.contains("answers by source/20,120 are sums of flows by source"), "{notes}");
         let table = algorithm == "linear-table";
-        assert_eq!(notes.contains("are unknown"), !table, "{notes}");
+        assert_eq!(notes.contains(" packets are unknown"), !table, "{notes}");
         if table {
             assert_ne!(found["account"]["untracked"], 0, "the table was full");
         }

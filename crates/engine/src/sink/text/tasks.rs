@@ -23,8 +23,9 @@ const MAY_MISS: &str = " Others may be missing.";
 /// Writes answer number `at` of `report`, with at most `rows` items of a list.
 pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usize) {
     let (_, answer) = &report.tasks[at];
-    let all = answer.listed().map_or(0, |(items, truncated)| items + truncated);
-    let section = Section { report, rows, all, look: page.look() };
+    let (items, truncated) = answer.listed().unwrap_or_default();
+    let all = items + truncated;
+    let section = Section { report, rows, all, truncated, look: page.look() };
     match answer {
         Report::Sizes { selection: Selection::Largest, items, complete_to, .. } => {
             let (_, keys) = names::key_words(report.key.kind());
@@ -71,6 +72,8 @@ struct Section<'a> {
     rows: usize,
     /// Items of the answer, including those left out.
     all: u64,
+    /// Items that the answer leaves out.
+    truncated: u64,
     /// The style sheet of the page.
     look: Look,
 }
@@ -612,12 +615,13 @@ impl Section<'_> {
         table.write(page);
         let more = self.all.saturating_sub(table.len() as u64);
         if more > 0 {
+            let hint = if more == self.truncated {
+                "--limit lists more"
+            } else {
+                "--top shows more, JSON lists more"
+            };
             let more = units::count(more as f64);
-            paragraph(
-                page,
-                "  ",
-                &format!("… and {more} more (--top shows more, JSON lists more)"),
-            );
+            paragraph(page, "  ", &format!("… and {more} more ({hint})"));
         }
     }
 }
