@@ -103,8 +103,8 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "measurement": config.name,
         "key": config.key.to_string(),
         "by": config.by.name(),
-        "epoch": epoch(config.epoch),
-        "updates": (config.updates != EpochLength::Whole).then(|| epoch(config.updates)),
+        "epoch": config.epoch.to_string(),
+        "updates": (config.updates != EpochLength::Whole).then(|| config.updates.to_string()),
         "algorithm": summary.algorithm,
         "accelerator": summary.accelerator,
         "parameters": parameters(&summary.parameters),
@@ -135,11 +135,11 @@ fn explain(page: &mut Page, config: &Config, explanation: &Explanation) {
     let summary = &explanation.summary;
     let length = match config.epoch {
         EpochLength::Whole => "the whole input as one epoch".to_owned(),
-        other => format!("an epoch every {}", epoch(other)),
+        other => format!("an epoch every {other}"),
     };
     let updates = match config.updates {
         EpochLength::Whole => String::new(),
-        other => format!(", updated every {}", epoch(other)),
+        other => format!(", updated every {other}"),
     };
     paragraph(page, "", &format!("{} by {}, {length}{updates}", config.key, config.by.name()));
 
@@ -260,20 +260,5 @@ fn bounds(explanation: &Explanation) -> String {
             count(flows as f64)
         ),
         None => "Sizes are estimates; reports give their bounds".to_owned(),
-    }
-}
-
-/// An epoch length as on the command line.
-fn epoch(length: EpochLength) -> String {
-    match length {
-        EpochLength::Whole => "whole".to_owned(),
-        EpochLength::Packets(packets) => format!("{packets}p"),
-        EpochLength::Time(ns) => {
-            let (unit, size) = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]
-                .into_iter()
-                .find(|(_, size)| ns % size == 0)
-                .unwrap_or(("ns", 1));
-            format!("{}{unit}", ns / size)
-        }
     }
 }

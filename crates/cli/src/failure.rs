@@ -66,6 +66,9 @@ impl From<EngineError> for Failure {
             EngineError::Refused(_) | EngineError::Thread(_) | EngineError::Panicked { .. } => {
                 Self::Failed(error.to_string())
             }
+            EngineError::Updates { updates, epoch } => {
+                Self::Usage(format!("--updates {updates} must be shorter than --epoch {epoch}"))
+            }
             EngineError::Build(build) if matches!(build.kind(), BuildErrorKind::Refused { .. }) => {
                 Self::Failed(error.to_string())
             }

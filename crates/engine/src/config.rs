@@ -1,5 +1,7 @@
 //! The configuration of a run.
 
+use std::fmt;
+
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::packet::Tunnels;
@@ -194,6 +196,23 @@ pub enum EpochLength {
     Packets(u64),
     /// At multiples of this many nanoseconds since the UNIX epoch, by packet time.
     Time(i64),
+}
+
+/// As on the command line, such as `whole`, `2000000p` or `500ms`.
+impl fmt::Display for EpochLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Whole => write!(f, "whole"),
+            Self::Packets(packets) => write!(f, "{packets}p"),
+            Self::Time(ns) => {
+                let (unit, size) = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]
+                    .into_iter()
+                    .find(|(_, size)| ns % size == 0)
+                    .unwrap_or(("ns", 1));
+                write!(f, "{}{unit}", ns / size)
+            }
+        }
+    }
 }
 
 /// Which of several workers measures a packet.

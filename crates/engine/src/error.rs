@@ -7,6 +7,7 @@ use flowgauge_core::summary::BuildError;
 use flowgauge_core::task::Unsupported;
 use flowgauge_core::unknown::Unknown;
 
+use crate::config::EpochLength;
 use crate::sink::{SinkError, visible};
 
 /// The reason why a run cannot begin or continue.
@@ -42,6 +43,14 @@ pub enum EngineError {
         range: &'static str,
         /// The value.
         value: i128,
+    },
+    /// Updates that do not come within an epoch.
+    #[error("the interval between updates ({updates}) must be shorter than an epoch ({epoch})")]
+    Updates {
+        /// The interval between updates.
+        updates: EpochLength,
+        /// The length of an epoch.
+        epoch: EpochLength,
     },
     /// A task of the configuration cannot be answered.
     #[error("cannot answer {task}: {reason}{able}")]

@@ -344,6 +344,7 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
         }
         EpochLength::Whole | EpochLength::Packets(_) | EpochLength::Time(_) => {}
     }
+    let long = Err(EngineError::Updates { updates: config.updates, epoch: config.epoch });
     match (config.updates, config.epoch) {
         (EpochLength::Packets(0), _) => {
             return refuse("the packets between updates", "1 or more", 0);
@@ -352,18 +353,10 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
             return refuse("the nanoseconds between updates", "1 or more", every_ns.into());
         }
         (EpochLength::Packets(every), EpochLength::Packets(all)) if every >= all => {
-            return refuse(
-                "the packets between updates",
-                "fewer than those of an epoch",
-                every.into(),
-            );
+            return long;
         }
         (EpochLength::Time(every_ns), EpochLength::Time(all_ns)) if every_ns >= all_ns => {
-            return refuse(
-                "the nanoseconds between updates",
-                "fewer than those of an epoch",
-                every_ns.into(),
-            );
+            return long;
         }
         _ => {}
     }

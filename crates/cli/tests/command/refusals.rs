@@ -174,9 +174,12 @@ fn options_that_conflict_are_refused_alike() {
         (&["analyze", "--updates", "10", &capture][..], "10s"),
         (
             &["analyze", "--updates", "1s", "--epoch", "1s", &capture],
-            "fewer than those of an epoch",
+            "--updates 1s must be shorter than --epoch 1s",
         ),
-        (&["live", "--updates", "10s", "-i", "lo"], "fewer than those of an epoch"),
+        (
+            &["live", "--updates", "10s", "-i", "lo"],
+            "--updates 10s must be shorter than --epoch 10s",
+        ),
         (&["live", "--limit", "0", "-i", "lo"], "a --limit of 1 or more"),
         (
             &["live", "-i", "lo", "--workers=2", "--fanout=cpu", "--dispatch=digest"],

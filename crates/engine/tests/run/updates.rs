@@ -358,12 +358,12 @@ fn updates_that_cannot_be_are_refused_with_a_reason() {
         (
             EpochLength::Packets(7),
             EpochLength::Packets(7),
-            "the packets between updates must be fewer than those of an epoch (got 7)",
+            "the interval between updates (7p) must be shorter than an epoch (7p)",
         ),
         (
-            EpochLength::Time(7),
-            EpochLength::Time(8),
-            "the nanoseconds between updates must be fewer than those of an epoch (got 8)",
+            EpochLength::Time(100_000_000),
+            EpochLength::Time(SECOND),
+            "the interval between updates (1s) must be shorter than an epoch (100ms)",
         ),
     ] {
         assert_eq!(refusal(Config { epoch, updates, ..asking(&["top"]) }).to_string(), reason);
