@@ -131,14 +131,16 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
             _ => {
                 let next = Sum { paths: vec![path], snapshot, step };
                 if let Some(sum) = sum.replace(next) {
-                    sum.ask(query, &mut outlets)?;
+                    sum.ask(query, &mut outlets, false)?;
                     asked += 1;
                 }
             }
         }
     }
     match sum {
-        Some(sum) => sum.ask(query, &mut outlets)?,
+        Some(sum) => {
+            sum.ask(query, &mut outlets, asked == 0 && query.selection.step.is_none())?;
+        }
         None if asked == 0 => return Err(nothing(query, &passed)),
         None => {}
     }
@@ -185,8 +187,8 @@ impl Sum {
         Ok(())
     }
 
-    /// Answers the query.
-    fn ask(mut self, query: &Query, outlets: &mut Outlets) -> Result<(), Failure> {
+    /// Answers the query. The only answer of a run has a total.
+    fn ask(mut self, query: &Query, outlets: &mut Outlets, only: bool) -> Result<(), Failure> {
         let aligned = self.snapshot.check_aligned(query.reading.align);
         aligned.map_err(|error| Failure::Usage(error.to_string()))?;
         let key = query.key.unwrap_or(self.snapshot.config().key);
@@ -199,8 +201,10 @@ impl Sum {
             config.flows = flows;
         };
         let mut total = self.snapshot.query(ask, outlets)?;
-        total.files = self.paths.iter().map(|path| path.display().to_string()).collect();
-        outlets.deliver(&Item::Total(total.into())).map_err(EngineError::from)?;
+        if only {
+            total.files = self.paths.iter().map(|path| path.display().to_string()).collect();
+            outlets.deliver(&Item::Total(total.into())).map_err(EngineError::from)?;
+        }
         Ok(())
     }
 }

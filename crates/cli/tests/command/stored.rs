@@ -68,6 +68,19 @@ fn epochs_of_a_folder_are_chosen_by_measurement_and_time_and_added_up_in_steps()
     assert_eq!(epochs(&both).len(), 4);
 }
 
+#[test]
+fn a_query_in_steps_has_no_total() {
+    let folder = stored("stored-total");
+    let totals = |options: &[&str]| {
+        let query = ["query", "--format", "json", &folder, "--measurement", "flows"];
+        let answer = flowgauge(&[&query[..], options].concat());
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{options:?}");
+        answer.lines().iter().filter(|line| line["type"] == "total").count()
+    };
+    assert_eq!(totals(&[]), 1);
+    assert_eq!([totals(&["--step", "1s"]), totals(&["--step", "1h"])], [0, 0]);
+}
+
 /// The epochs of several hosts are added up in each step, whether the names of their files show the
 /// start or not.
 #[test]
