@@ -140,12 +140,7 @@ impl Closer {
         full(lanes, &mut account, &mut notes);
         account.untracked += ended.unmeasured;
         if self.key.kind().is_either() {
-            // Both ends of a packet may be left out.
-            for ends in [&mut account.untracked, &mut account.dropped] {
-                let (packets, bytes) =
-                    (ends.packets.min(keyed.packets), ends.bytes.min(keyed.bytes));
-                *ends = Size { packets, bytes };
-            }
+            leave_out_at_most(keyed, &mut account);
         }
         if !ended.update {
             self.total.add(&account, ended.traffic, ended.times_ns);
@@ -280,6 +275,14 @@ fn unaudited(audit: &Audit, sampled: bool) -> Option<String> {
             units::plural(packets, "packet")
         )
     })
+}
+
+/// Limits what is left out to the keyed traffic: both ends of a packet may be.
+fn leave_out_at_most(keyed: Size, account: &mut Account) {
+    for ends in [&mut account.untracked, &mut account.dropped] {
+        ends.packets = ends.packets.min(keyed.packets);
+        ends.bytes = ends.bytes.min(keyed.bytes);
+    }
 }
 
 /// The note on an epoch that ended early, or before a long gap, because packet time stepped.

@@ -60,9 +60,13 @@ fn the_schema_has_every_reason_for_a_packet_without_a_key() {
     let (mut report, mut total) = (fixture::plausible(), fixture::total(&[], 1));
     for reasons in [&mut report.account.reasons, &mut total.account.reasons] {
         for layer in Layer::ALL {
-            Fault::ALL.into_iter().for_each(|fault| *reasons.malformed_mut(layer, fault) += 1);
+            for fault in Fault::ALL {
+                *reasons.malformed_mut(layer, fault) += 1;
+            }
         }
-        NoKey::ALL.into_iter().for_each(|reason| reasons.count_no_key(reason));
+        for reason in NoKey::ALL {
+            reasons.count_no_key(reason);
+        }
     }
     let text = rendered(|sink| {
         sink.epoch(&report).unwrap();
