@@ -286,7 +286,8 @@ const LAG: Duration = Duration::from_secs(1);
 /// the epochs of the last second are sent again.
 pub(super) struct Positions {
     folder: PathBuf,
-    positions: BTreeMap<String, Position>,
+    /// By measurement.
+    latest: BTreeMap<String, Position>,
     /// When the file was written.
     written: Option<Instant>,
     /// Whether the file lacks a position.
@@ -300,22 +301,22 @@ impl Positions {
         let failed = |error: &dyn std::fmt::Display| {
             format!("cannot read the last acknowledged epochs in {}: {error}", path.display())
         };
-        let positions = match fs::read(&path) {
+        let latest = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| failed(&error))?,
             Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(failed(&error)),
         };
-        Ok(Self { folder: folder.to_owned(), positions, written: None, lags: false })
+        Ok(Self { folder: folder.to_owned(), latest, written: None, lags: false })
     }
 
     /// The position of a measurement.
     pub(super) fn get(&self, measurement: &str) -> Option<Position> {
-        self.positions.get(measurement).copied()
+        self.latest.get(measurement).copied()
     }
 
     /// Advances the position. The first one of a measurement is in the file at once.
     pub(super) fn set(&mut self, measurement: &str, position: Position) {
-        let is_first = self.positions.insert(measurement.to_owned(), position).is_none();
+        let is_first = self.latest.insert(measurement.to_owned(), position).is_none();
         self.lags = true;
         if is_first || self.written.is_none_or(|written| written.elapsed() >= LAG) {
             self.write();
@@ -323,7 +324,7 @@ impl Positions {
     }
 
     fn write(&mut self) {
-        let text = serde_json::to_vec(&self.positions).unwrap_or_default();
+        let text = serde_json::to_vec(&self.latest).unwrap_or_default();
         // If the write fails, for instance on a full disk, a restart sends some epochs twice.
         let _ = journal::write(&self.folder, &self.folder.join(NAME), &text);
         (self.written, self.lags) = (Some(Instant::now()), false);
