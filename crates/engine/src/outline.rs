@@ -74,7 +74,9 @@ impl Outlines {
 fn check_addresses(config: &Config) -> Result<(), BuildError> {
     let info = catalog::info(&config.algorithm)?;
     let mut abilities = info.forms.iter().flat_map(|form| form.answers);
-    let counts_prefixes = abilities.any(|ability| matches!(ability, Ability::Prefixes { .. }));
+    // Concurrent summaries count no prefixes.
+    let counts_prefixes =
+        !config.shared && abilities.any(|ability| matches!(ability, Ability::Prefixes { .. }));
     let (key, kind) = (config.key, config.key.kind());
     let (kinds, of, keys) = match config.hierarchy {
         Hierarchy::Bytes | Hierarchy::Bits => (
