@@ -40,7 +40,7 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let flags = || Ok(Flags { interrupted: Arc::clone(&stop), ..Flags::default() });
     let mut sinks = output::sinks(run, &configs, &inputs, Pace::Replay, flags)?;
     if run.write.is_some() {
-        // Packets are written even if nobody reads the reports.
+        // The packets are complete, too, when the reader of the reports is gone.
         sinks.push(Box::new(Each(|_: &EpochReport| Ok(()))));
     }
     let sinks = sinks.into_iter().map(|sink| bar.around(sink)).collect();
