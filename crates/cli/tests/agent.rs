@@ -257,6 +257,22 @@ fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
     assert!(place.queried("hosts") > 1000);
 }
 
+/// As when a terminal is closed after Ctrl-C. Brokers that are away keep the run from ending at once.
+#[cfg(feature = "kafka")]
+#[test]
+fn a_hang_up_after_the_end_begins_no_other_run() {
+    let place = Place::new("hang-up");
+    place.write("  kafka: { brokers: ['127.0.0.1:1'], topic: none }\n");
+    let mut running = place.start();
+    wait("no report", || place.lines().len() > 3);
+    running.signal("TERM");
+    thread::sleep(Duration::from_millis(300));
+    running.signal("HUP");
+    let child = running.0.as_mut().unwrap();
+    wait("it goes on", || child.try_wait().unwrap().is_some());
+    assert!(child.wait().unwrap().success());
+}
+
 /// A reload in the middle of an epoch waits for its end.
 #[test]
 fn a_reload_cuts_no_epoch_in_two() {
