@@ -337,4 +337,35 @@ mod tests {
         assert_eq!(archive.lost(), 0);
         fs::remove_dir_all(folder).unwrap();
     }
+
+    /// A correction that comes late does not complete them.
+    #[test]
+    fn a_clock_that_is_set_back_completes_the_files() {
+        let reports = reports();
+        let folder = std::env::temp_dir().join(format!("flowgauge-back-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let rotate = Time(1_000_000_000);
+        let options = ArchiveOptions { path: folder.clone(), rotate, keep: None, anonymize: None };
+        let mut archive = Archive::open(&options).unwrap();
+        let earlier = |minutes: i64| {
+            let Item::Epoch(report) = &reports[0] else { panic!("no report") };
+            let mut report = EpochReport::clone(report);
+            report.start_ns = report.start_ns.map(|start_ns| start_ns - minutes * 60_000_000_000);
+            Item::Epoch(Arc::new(report))
+        };
+        let complete = || {
+            let days = folders(&folder.join("top/measurement=main"), "day=").unwrap();
+            let files = days.iter().flat_map(|day| fs::read_dir(day).unwrap());
+            files
+                .filter(|file| file.as_ref().unwrap().path().extension().unwrap() == "parquet")
+                .count()
+        };
+        for (minutes, files) in [(0, 0), (50, 0), (120, 1), (121, 1)] {
+            archive.deliver(&earlier(minutes)).unwrap();
+            assert_eq!(complete(), files, "{minutes}");
+        }
+        archive.finish().unwrap();
+        assert_eq!(complete(), 2);
+        fs::remove_dir_all(folder).unwrap();
+    }
 }
