@@ -22,7 +22,7 @@ use crate::data::Data;
 use crate::deliveries::DeliveryLog;
 use crate::feed::Feed;
 use crate::http::Server;
-use crate::journal::{Files, Journal};
+use crate::journal::{Journal, KeptFiles};
 #[cfg(feature = "kafka")]
 use crate::kafka;
 use crate::lines::Lines;
@@ -96,7 +96,7 @@ pub fn run(
     let helper = sandbox.and_then(Sandbox::helper);
     let alerts = Alerts::start(configuration.alerts.clone(), helper.cloned());
     let alerts = Arc::new(Mutex::new(alerts.map_err(|error| no_thread(&error))?));
-    let (mut before, kept) = (None, (KeptPorts::default(), Files::default()));
+    let (mut before, kept) = (None, Kept::default());
     // None until the first run.
     let mut retry: Option<Retry> = None;
     loop {
@@ -234,6 +234,13 @@ fn sources(configuration: &Configuration) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// What one run leaves to the next.
+#[derive(Default)]
+struct Kept {
+    ports: KeptPorts,
+    files: KeptFiles,
+}
+
 /// A run with one configuration.
 struct Running {
     thread: JoinHandle<Result<Outcome, EngineError>>,
@@ -247,14 +254,14 @@ struct Running {
 }
 
 impl Running {
-    /// Opens sources and outputs, and starts measuring. Sources have the help of [`open`], and what
+    /// Opens sources and outputs, and starts measuring: with the helper of the sandbox, and with what
     /// the run before has kept.
     fn start(
         configuration: &Configuration,
         data: &Data,
         alerts: &Arc<Mutex<Alerts>>,
         more: Vec<Box<dyn Sink>>,
-        (helper, (ports, files)): (Option<&Helper>, &(KeptPorts, Files)),
+        (helper, kept): (Option<&Helper>, &Kept),
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let secret = configuration.agent.seed.clone().map_or_else(|| data.seed(), Ok)?;
@@ -268,10 +275,11 @@ impl Running {
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let mut watchdog = Watchdog::new();
         let Configuration { agent, sources, .. } = configuration;
-        let Opened { queues, exporters } = open(sources, &agent.dpdk_args, &stop, helper, ports)?;
+        let Opened { queues, exporters } =
+            open(sources, &agent.dpdk_args, &stop, helper, &kept.ports)?;
         let sources = queues.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = data.folder.join("journal");
-        let journal = Journal::open(&journal, configuration.agent.journal, files)?;
+        let journal = Journal::open(&journal, configuration.agent.journal, &kept.files)?;
         let kept = journal.counts();
         say(&format!(
             "keeping epochs in {} ({} there)",

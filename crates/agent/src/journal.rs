@@ -49,7 +49,7 @@ pub(crate) struct Journal {
     kept: VecDeque<Kept>,
     counts: Arc<Counts>,
     /// For the next journal, and the number of this one.
-    left: (Files, u64),
+    left: (KeptFiles, u64),
 }
 
 /// The file of an epoch. There may be a million, so it holds no path.
@@ -64,7 +64,7 @@ struct Kept {
 /// What a journal knows of its files: to look at all of them takes seconds, in which the next run
 /// would measure nothing. Only the latest journal leaves it.
 #[derive(Clone, Default)]
-pub(crate) struct Files(Arc<Mutex<Left>>);
+pub(crate) struct KeptFiles(Arc<Mutex<Left>>);
 
 #[derive(Default)]
 struct Left {
@@ -73,7 +73,7 @@ struct Left {
     files: Option<(PathBuf, Vec<String>, VecDeque<Kept>)>,
 }
 
-impl Files {
+impl KeptFiles {
     fn lock(&self) -> MutexGuard<'_, Left> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +118,7 @@ impl Journal {
     pub(crate) fn open(
         folder: &Path,
         options: JournalOptions,
-        left: &Files,
+        left: &KeptFiles,
     ) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::Output(format!("cannot keep epochs in {}: {error}", folder.display()))
@@ -323,7 +323,7 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         let options =
             JournalOptions { keep: Time(hours * HOUR_NS.unsigned_abs()), max_size: Size(bytes) };
-        let journal = Journal::open(&folder, options, &Files::default()).unwrap();
+        let journal = Journal::open(&folder, options, &KeptFiles::default()).unwrap();
         (folder, journal)
     }
 
@@ -377,7 +377,7 @@ mod tests {
             keep: Time(3 * HOUR_NS.unsigned_abs() + HOUR_NS.unsigned_abs() / 2),
             max_size: Size(250),
         };
-        let journal = Journal::open(&folder, options, &Files::default()).unwrap();
+        let journal = Journal::open(&folder, options, &KeptFiles::default()).unwrap();
         assert_eq!(there(&journal), ["3"]);
         assert_eq!(journal.bytes(), 100);
         fs::remove_dir_all(folder).unwrap();
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn the_next_journal_knows_the_files() {
         let (folder, journal) = journal("left", 10, 1000);
-        let (options, files) = (journal.options, Files::default());
+        let (options, files) = (journal.options, KeptFiles::default());
         let open = || Journal::open(&folder, options, &files).unwrap();
         let mut first = open();
         first.keep(&epoch(0, 1)).unwrap();
@@ -432,7 +432,7 @@ mod tests {
         journal.keep(&epoch(0, 0)).unwrap();
         let day = journal.path(&journal.kept[0]).parent().unwrap().to_owned();
         fs::write(day.join("9-9-0-9.part"), [0; 10]).unwrap();
-        let journal = Journal::open(&folder, journal.options, &Files::default()).unwrap();
+        let journal = Journal::open(&folder, journal.options, &KeptFiles::default()).unwrap();
         assert_eq!(there(&journal), ["0"]);
         assert_eq!(fs::read_dir(day).unwrap().count(), 1);
         fs::remove_dir_all(folder).unwrap();
