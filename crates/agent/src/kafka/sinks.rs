@@ -282,8 +282,8 @@ pub(super) struct Position {
 /// How long the file may lag behind: to write it durably takes longer than to send an epoch.
 const LAG: Duration = Duration::from_secs(1);
 
-/// The positions of all measurements. The file has them once a second and at the end: after a kill,
-/// the epochs of the last second are sent again.
+/// The positions of all measurements. The file gets them at most once a second, and at the end: after a
+/// kill, epochs that were acknowledged since are sent again.
 pub(super) struct Positions {
     folder: PathBuf,
     /// By measurement.

@@ -458,7 +458,7 @@ fn ends_quietly_when_the_reader_closes_the_output() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
-/// Other outputs are complete although nobody reads the reports on standard output.
+/// Other outputs are complete when the reader of standard output is gone.
 #[test]
 fn a_closed_standard_output_does_not_end_other_outputs() {
     let folder = folder("closed-reader");

@@ -277,7 +277,7 @@ fn unaudited(audit: &Audit, sampled: bool) -> Option<String> {
     })
 }
 
-/// Limits what is left out to the keyed traffic: both ends of a packet may be.
+/// Limits what is left out of keys of both ends to the keyed traffic: it may be both ends of a packet.
 fn leave_out_at_most(keyed: Size, account: &mut Account) {
     for ends in [&mut account.untracked, &mut account.dropped] {
         ends.packets = ends.packets.min(keyed.packets);
@@ -349,8 +349,8 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
     }
 }
 
-/// Limits the sizes of keys of both ends to the traffic, of which `skipped` may be part too. Such a
-/// packet is two to a summary, and thus to the bounds of its estimates, but at most one to a key.
+/// Limits the sizes of keys of both ends to the traffic, upper bounds to the keyed and the `skipped`
+/// packets. A summary takes each packet for two, and so do its bounds, but a key has it once.
 fn once(report: Report, epoch: &EpochContext<'_>, skipped: Size) -> Report {
     let Report::Sizes { selection, mut items, truncated, complete_to } = report else {
         return report;

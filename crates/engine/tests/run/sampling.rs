@@ -39,7 +39,7 @@ fn one_in_ten(config: Config) -> Config {
     sampled("uniform", &[("sample", "10")], config)
 }
 
-/// Seven packets of one host, each of which counts for that host and for another one.
+/// Seven packets of one host. Each counts for that host and for another one.
 #[test]
 fn no_host_has_more_than_all_packets() {
     let mut pcap = Pcap::new();

@@ -340,7 +340,7 @@ fn an_update_is_observed_from_the_first_packet_to_its_latest() {
         let found = of_type(&lines, "update").into_iter().map(|update| {
             (read(update), (update["coverage"].as_f64().unwrap() * 1000.0).round() / 1000.0)
         });
-        // The first one ends at 8.9 s, of which 0.9 s were observed.
+        // The first one ends at 8.9 s, and 0.9 s of that were observed.
         assert_eq!(found.collect::<Vec<_>>(), [(10, 0.101), (10, 1.0), (20, 1.0)], "{workers}");
     }
 }
