@@ -363,6 +363,10 @@ impl Flows for Joined<'_> {
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
         self.flows.iter().for_each(|part| part.for_each(visit));
     }
+
+    fn may_lack(&self) -> Size {
+        self.flows.iter().map(|part| part.may_lack()).sum()
+    }
 }
 
 impl SizeQuery for Joined<'_> {

@@ -38,7 +38,7 @@ pub trait Answers {
     fn saturated(&self) -> Size {
         Size::default()
     }
-    /// Every flow with its exact size.
+    /// Every flow with its size.
     fn flows(&self) -> Option<&dyn Flows> {
         None
     }
@@ -94,7 +94,8 @@ pub trait Answers {
     }
 }
 
-/// Every flow of the epoch with its exact size, except [untracked](Answers::untracked) ones.
+/// Every flow of the epoch with its size, except [untracked](Answers::untracked) ones. Sizes are
+/// exact unless flows [may lack](Self::may_lack) packets.
 ///
 /// ```
 /// use flowgauge_core::batch::Batch;
@@ -126,6 +127,11 @@ pub trait Flows {
     fn get(&self, index: usize) -> (&[u8], Size);
     /// Visits all flows in the order of their numbers.
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size));
+    /// Untracked packets that may belong to these flows. There are some where flows of one part of
+    /// the traffic found no room in another part's full table, and where flows can move.
+    fn may_lack(&self) -> Size {
+        Size::default()
+    }
 }
 
 /// Sizes of given flows.

@@ -5,8 +5,8 @@
 //! absolute error is near 10⁻¹⁴ bits.
 //!
 //! Where a table was full, the lower bound assumes that the untracked weight of each lane was one
-//! flow, and the upper bound that each untracked packet was its own flow of the mean size; the
-//! value is the midpoint. `normalized` then uses the number of listed flows. For a summary that
+//! flow, or part of its largest one if it may belong to listed flows. The upper bound assumes that
+//! each untracked packet was its own flow of the mean size. The value is the midpoint. `normalized` then uses the number of listed flows. For a summary that
 //! estimates Σ f log₂ f, the bounds and the number of flows are the summary's own.
 
 use super::cardinality;
@@ -14,7 +14,7 @@ use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, USE_TABLE, Unsupported};
 use super::{all_hold, exact};
 use crate::summary::Estimate;
-use crate::terms::Measure;
+use crate::terms::{Measure, Size};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "entropy",
@@ -67,17 +67,22 @@ impl Task for Entropy {
         small.fill(0);
         let (mut flows, mut total) = (0, 0);
         let mut sum = Sum::default();
+        // The largest flow of each lane, if it may lack packets.
+        let mut largest = Vec::with_capacity(lanes.len());
         for lane in lanes {
             let lane = exact(ENTRY.name, INSTEAD, lane)?;
             flows += lane.len() as u64;
+            let mut most = 0;
             lane.for_each(&mut |_, size| {
                 let weight = size.by(epoch.by);
                 total += weight;
+                most = most.max(weight);
                 match small.get_mut(weight as usize) {
                     Some(count) => *count += 1,
                     None => sum.add(weight_log(weight as f64)),
                 }
             });
+            largest.push(if lane.may_lack() == Size::default() { 0 } else { most });
         }
         for (weight, &count) in small.iter().enumerate() {
             sum.add(count as f64 * weight_log(weight as f64));
@@ -85,13 +90,13 @@ impl Task for Entropy {
 
         let (mut one_flow, mut own_flows) = (sum, sum);
         let mut flows_at_most = flows;
-        for lane in lanes {
+        for (lane, largest) in lanes.iter().zip(largest) {
             let untracked = lane.answers.untracked();
             let (weight, packets) = (untracked.by(epoch.by), untracked.packets);
             if weight > 0 && packets > 0 {
                 total += weight;
                 flows_at_most += packets;
-                one_flow.add(weight_log(weight as f64));
+                one_flow.add(weight_log((largest + weight) as f64) - weight_log(largest as f64));
                 own_flows.add(weight as f64 * (weight as f64 / packets as f64).log2());
             }
         }

@@ -9,8 +9,8 @@
 //!
 //! Where a table was full, U untracked packets may have been up to U flows of any size. The bounds
 //! of a size assume that all of them are smaller than the listed flows, or all larger; none exceeds
-//! the larger of the untracked weight and the largest listed flow. The keys divide the listed
-//! flows.
+//! the larger of the untracked weight and the largest listed flow. The upper bounds include the
+//! untracked weight that may belong to listed flows. The keys divide the listed flows.
 
 use std::iter::once;
 
@@ -78,9 +78,11 @@ impl Task for Quantiles {
             };
             return Ok(Report::Quantiles { of, sizes, keys });
         }
-        let (mut count, mut total) = (0, 0);
+        let (mut count, mut total, mut may_lack) = (0, 0, 0);
         for lane in lanes {
-            exact(ENTRY.name, INSTEAD, lane)?.for_each(&mut |_, size| {
+            let flows = exact(ENTRY.name, INSTEAD, lane)?;
+            may_lack += flows.may_lack().by(epoch.by);
+            flows.for_each(&mut |_, size| {
                 scratch[count] = size.by(epoch.by);
                 total += scratch[count];
                 count += 1;
@@ -89,7 +91,7 @@ impl Task for Quantiles {
         let sorted = &mut scratch[..count];
         sorted.sort_unstable();
         let untracked = lanes.iter().map(|lane| lane.answers.untracked()).sum();
-        let sizes = size_quantiles(sorted, untracked, epoch.by);
+        let sizes = size_quantiles(sorted, may_lack, untracked, epoch.by);
 
         let mut cuts = Cuts { by: epoch.by, total, before: 0, keys: Vec::new() };
         for lane in in_order {
@@ -155,11 +157,17 @@ fn ranked_sizes(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, Estimate)> {
     THOUSANDTHS.map(quantile).to_vec()
 }
 
-fn size_quantiles(sorted: &[u64], untracked: Size, by: Measure) -> Vec<(f64, Estimate)> {
+/// The quantiles of these sizes, each of which may lack as much of the untracked weight.
+fn size_quantiles(
+    sorted: &[u64],
+    may_lack: u64,
+    untracked: Size,
+    by: Measure,
+) -> Vec<(f64, Estimate)> {
     let Some(&largest) = sorted.last() else { return Vec::new() };
     let listed = sorted.len() as u64;
     let unlisted = untracked.packets;
-    let at_most = largest.max(untracked.by(by));
+    let at_most = (largest + may_lack).max(untracked.by(by));
     // The size at a rank, counted from 1. Below the listed flows there are only untracked flows.
     let size = |rank: u64| match rank {
         0 => 1.min(sorted[0]),
@@ -171,7 +179,7 @@ fn size_quantiles(sorted: &[u64], untracked: Size, by: Measure) -> Vec<(f64, Est
             rank.max(1)
         };
         let low = size(rank(listed + unlisted).saturating_sub(unlisted));
-        let high = size(rank(listed + unlisted));
+        let high = (size(rank(listed + unlisted)) + may_lack).min(at_most);
         let value = size(rank(listed));
         (thousandths as f64 / 1000.0, Estimate::between(low as f64, value as f64, high as f64))
     };

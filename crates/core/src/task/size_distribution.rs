@@ -3,9 +3,10 @@
 //! Small sizes are counted in an array; the others are listed and sorted. There is a bin for each
 //! distinct size: at most √(2N) bins in an epoch of N packets.
 //!
-//! The size of a listed flow is exact even where the table was full. With U untracked packets, up
-//! to ⌊U/s⌋ flows may be missing from the bin of size s, and whole bins may be missing. Estimated
-//! distributions of the lanes are added bin by bin; the same holds for a bin that a lane lacks.
+//! With U untracked packets, up to ⌊U/s⌋ flows may be missing from the bin of size s, and whole bins
+//! may be missing. If L of these packets may belong to listed flows, as many flows may be missing
+//! from the bin that are listed with a smaller size, and as many of its own may be larger. Estimated
+//! distributions of the lanes are added bin by bin; U/s holds also for a bin that a lane lacks.
 
 use std::collections::BTreeMap;
 
@@ -62,10 +63,12 @@ impl Task for SizeDistribution {
         }
         let (small, large) = scratch.split_at_mut(SMALL);
         small.fill(0);
-        let (mut larges, mut untracked) = (0, 0);
+        let (mut larges, mut untracked, mut may_lack) = (0, 0, 0);
         for lane in lanes {
             untracked += lane.answers.untracked().packets;
-            exact(ENTRY.name, INSTEAD, lane)?.for_each(&mut |_, size| {
+            let flows = exact(ENTRY.name, INSTEAD, lane)?;
+            may_lack += flows.may_lack().packets;
+            flows.for_each(&mut |_, size| {
                 if let Some(count) = small.get_mut(size.packets as usize) {
                     *count += 1;
                 } else {
@@ -79,10 +82,13 @@ impl Task for SizeDistribution {
 
         let counted = (0..).zip(small.iter().copied()).filter(|&(_, flows)| flows > 0);
         let listed = large.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u64));
+        let mut smaller = 0;
         let bins = counted
             .chain(listed)
             .map(|(size, flows)| {
-                let flows = Estimate::exact(flows);
+                let (low, high) = (flows.saturating_sub(may_lack), flows + may_lack.min(smaller));
+                smaller += flows;
+                let flows = Estimate::between(low as f64, flows as f64, high as f64);
                 (size, all_hold(&[flows, missing(untracked, size)]))
             })
             .collect();

@@ -210,6 +210,10 @@ impl Flows for Lane {
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
         self.keys.iter().for_each(|(key, sum)| visit(key.as_bytes(), sum.low));
     }
+
+    fn may_lack(&self) -> Size {
+        self.untracked
+    }
 }
 
 impl SizeQuery for Lane {

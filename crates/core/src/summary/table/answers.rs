@@ -76,6 +76,10 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Flows for ExactTable<K, S, L> {
             visit(key.canonical(self.digester.key_bytes()), state.size());
         }
     }
+
+    fn may_lack(&self) -> Size {
+        if self.are_complete() { Size::default() } else { self.untracked }
+    }
 }
 
 impl<K: FlowKey, S: State, L: Layout<K, S>> Candidates for ExactTable<K, S, L> {

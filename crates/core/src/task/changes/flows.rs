@@ -13,8 +13,9 @@
 //! and the weight that the summary itself could not track, give the upper bounds: of a forecast,
 //! the moving average of these largest sizes is added; of the previous size, the largest of that
 //! epoch, if the flow was not listed in it. The current size of an unlisted flow is the summary's
-//! answer, or else at most the largest of this epoch. Flows forgotten as too small count as 0 in
-//! these bounds too, so they hold to within 2.
+//! answer, or else at most the largest of this epoch. Untracked weight that may belong to listed
+//! flows is added to their current and their previous size. Flows forgotten as too small count as 0
+//! in these bounds too, so they hold to within 2.
 
 use std::io;
 
@@ -34,7 +35,10 @@ pub(super) struct FlowForecasts {
     history: History,
     /// Maximum size in the previous epoch of a flow that was not listed in it.
     unknown_before: u64,
-    /// Maximum part that a forecast lacks because the flow was not listed in some epoch.
+    /// Weight that a flow which was listed in the previous epoch may lack.
+    lacked_before: u64,
+    /// Maximum part that a forecast lacks because the flow was not listed in some epoch, or lacked
+    /// packets.
     unknown_forecast: f64,
 }
 
@@ -68,7 +72,7 @@ impl FlowForecasts {
     /// Reserves the table.
     pub(super) fn new(shape: HistoryShape, seed: &Seed) -> io::Result<Self> {
         let history = History::new(shape, seed)?;
-        Ok(Self { history, unknown_before: 0, unknown_forecast: 0.0 })
+        Ok(Self { history, unknown_before: 0, lacked_before: 0, unknown_forecast: 0.0 })
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -79,7 +83,7 @@ impl FlowForecasts {
     pub(super) fn pass(&mut self, epochs: u64, started: bool) {
         for _ in 0..epochs {
             self.history.sweep(|_, record| silent(record));
-            self.remember_unknown(0, started);
+            self.remember_unknown(0, 0, started);
             if self.history.is_empty() && self.unknown_forecast == 0.0 {
                 break;
             }
@@ -97,6 +101,7 @@ impl FlowForecasts {
     ) {
         let by = found.by;
         let (unknown_before, unknown_forecast) = (self.unknown_before, self.unknown_forecast);
+        let (lacked_before, may_lack) = (self.lacked_before, flows.may_lack().by(by));
         let mut consider = |key: &[u8], record: Record, now: Estimate| {
             let difference = (now.value - record.forecast).abs();
             if difference > found.threshold
@@ -104,10 +109,10 @@ impl FlowForecasts {
             {
                 let key = CanonicalKey::new(key);
                 let Record { forecast, before } = record;
-                let before_at_most = if before > 0 { before } else { unknown_before };
+                let lacked = if before > 0 { lacked_before } else { unknown_before };
                 let item = ChangeItem {
                     key,
-                    before: at_least(before, before_at_most),
+                    before: at_least(before, lacked),
                     forecast: Estimate::between(forecast, forecast, forecast + unknown_forecast),
                     now,
                 };
@@ -122,11 +127,11 @@ impl FlowForecasts {
             let now = size.by(by);
             if let Some(at) = self.history.find(key) {
                 let record = self.history.get(at);
-                consider(key, record, Estimate::exact(now));
+                consider(key, record, at_least(now, may_lack));
                 let forecast = ALPHA * now as f64 + (1.0 - ALPHA) * record.forecast;
                 self.history.see(at, Record { forecast, before: now });
             } else {
-                consider(key, Record { forecast: 0.0, before: 0 }, Estimate::exact(now));
+                consider(key, Record { forecast: 0.0, before: 0 }, at_least(now, may_lack));
                 missing[flow / 64] |= 1 << (flow % 64);
             }
             flow += 1;
@@ -151,20 +156,22 @@ impl FlowForecasts {
             }
             flow += 1;
         });
-        self.remember_unknown(unknown, started);
+        self.remember_unknown(unknown, may_lack, started);
     }
 
-    /// Updates the bounds with the largest size in the epoch without a record.
-    fn remember_unknown(&mut self, largest: u64, started: bool) {
+    /// Updates the bounds with the largest size in the epoch without a record, and with the weight
+    /// that listed flows may lack.
+    fn remember_unknown(&mut self, largest: u64, lacked: u64, started: bool) {
         let alpha = if started { ALPHA } else { 1.0 };
-        let forecast = alpha * largest as f64 + (1.0 - ALPHA) * self.unknown_forecast;
+        let forecast = alpha * largest.max(lacked) as f64 + (1.0 - ALPHA) * self.unknown_forecast;
         self.unknown_forecast = if forecast >= FORGET_BELOW { forecast } else { 0.0 };
-        self.unknown_before = largest;
+        (self.unknown_before, self.lacked_before) = (largest, lacked);
     }
 }
 
-fn at_least(value: u64, at_most: u64) -> Estimate {
-    Estimate::between(value as f64, value as f64, at_most as f64)
+/// A size that may lack this much.
+fn at_least(value: u64, lacked: u64) -> Estimate {
+    Estimate::between(value as f64, value as f64, (value + lacked) as f64)
 }
 
 /// The flows of a missing lane.

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod exact;
+mod lacking;
 mod states;
 
 use std::collections::HashMap;
