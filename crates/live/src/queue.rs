@@ -48,7 +48,7 @@ const INTERRUPTIONS: usize = 3;
 /// out the packets received before (in about 100 ms), and ends.
 ///
 /// An interface may go down, or be deleted and created again with the same name. The queue waits
-/// for it, counts the interruption, and gives the time of the outage in a note.
+/// for it, counts the interruption, and notes when the outage began, and from when to when it was.
 pub struct Queue {
     interface: Arc<Interface>,
     port: Port,
@@ -143,7 +143,9 @@ impl Queue {
         }
         if matches!(self.port.socket.wait(WAIT)?, Event::Down) && matches!(self.state, State::Up) {
             self.counters[INTERRUPTIONS].count += 1;
-            self.state = State::Down(Outage::new(now_ns()));
+            let outage = Outage::new(now_ns());
+            self.notes.push_back(outage.begin(&self.interface.name));
+            self.state = State::Down(outage);
         }
         self.advance()
     }
@@ -159,7 +161,7 @@ impl Queue {
         if !outage.ends(&self.interface, &mut self.port, is_empty) {
             return;
         }
-        let note = outage.note(&self.interface.name, now_ns());
+        let note = outage.end(&self.interface.name, now_ns());
         self.notes.push_back(note);
         self.state = State::Up;
     }
@@ -281,14 +283,23 @@ impl Outage {
         Port::open(interface).map(|opened| *port = opened).is_ok()
     }
 
-    /// The note on this outage.
-    pub(crate) fn note(&self, name: &str, now_ns: Option<i64>) -> String {
-        let time = |time_ns: Option<i64>| time_ns.map_or_else(|| "?".to_owned(), rfc3339);
+    /// The note on its begin.
+    pub(crate) fn begin(&self, name: &str) -> String {
+        let (name, since) = (visible(name), time(self.since_ns));
         format!(
-            "interface {} was down from {} to {}: packets of that time are not counted",
-            visible(name),
-            time(self.since_ns),
-            time(now_ns)
+            "interface {name} is down since {since}: its packets are not counted until it is up"
         )
     }
+
+    /// The note on its end.
+    pub(crate) fn end(&self, name: &str, now_ns: Option<i64>) -> String {
+        let (name, since, until) = (visible(name), time(self.since_ns), time(now_ns));
+        format!(
+            "interface {name} was down from {since} to {until}: packets of that time are not counted"
+        )
+    }
+}
+
+fn time(time_ns: Option<i64>) -> String {
+    time_ns.map_or_else(|| "?".to_owned(), rfc3339)
 }

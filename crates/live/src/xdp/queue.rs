@@ -149,7 +149,9 @@ impl XdpQueue {
             State::Up => {
                 if gone || !self.port.control.is_up(self.port.interface) {
                     self.counters[INTERRUPTIONS].count += 1;
-                    self.state = State::Down(Outage::new(now_ns()));
+                    let outage = Outage::new(now_ns());
+                    self.notes.push_back(outage.begin(&self.interface.name));
+                    self.state = State::Down(outage);
                 } else if self.recounted.elapsed() >= RECOUNT {
                     self.recounted = Instant::now();
                     self.interface.check_queues(self.port.interface)?;
@@ -175,7 +177,7 @@ impl XdpQueue {
                 } else {
                     return Ok(());
                 }
-                let note = outage.note(&self.interface.name, now_ns());
+                let note = outage.end(&self.interface.name, now_ns());
                 self.notes.push_back(note);
                 self.state = State::Up;
             }
