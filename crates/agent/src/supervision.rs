@@ -8,6 +8,7 @@ use flowgauge_engine::source::{Ahead, Burst, Counter, Progress, Skipped, Source,
 use sd_notify::NotifyState;
 
 use crate::http::Health;
+use crate::log::say;
 
 /// Beat count of a source that has ended.
 const ENDED: u64 = u64::MAX;
@@ -118,8 +119,9 @@ impl Source for Watched {
         self.source.clock_ns()
     }
 
+    /// The note, which the log also gets.
     fn note(&mut self) -> Option<String> {
-        self.source.note()
+        self.source.note().inspect(|note| say(note))
     }
 }
 
