@@ -145,9 +145,9 @@ impl Swaps {
         let Waits { epochs, time } = self.waits;
         (epochs > 0).then(|| {
             format!(
-                "epochs ended faster than they could be reported: workers waited {} times, {} in \
-                 total; use longer epochs, fewer updates or fewer tasks",
-                units::count(epochs as f64),
+                "epochs ended faster than they could be reported: workers waited {}, {} in total; \
+                 use longer epochs, fewer updates or fewer tasks",
+                units::plural(epochs, "time"),
                 units::duration(i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)),
             )
         })

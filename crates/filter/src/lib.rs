@@ -226,7 +226,7 @@ impl Filter {
 fn compile(expression: &str, link: LinkType) -> Result<Program, FilterError> {
     let for_link = |problem: String| FilterError::LinkType { link, problem };
     let Some(offsets) = HeaderOffsets::new(link) else {
-        return Err(for_link("filters do not support it".to_owned()));
+        return Err(for_link("no filter reads its frames".to_owned()));
     };
     let compiled = lexer::tokens(expression).and_then(|tokens| {
         let mut parser = Parser::new(&tokens, Generator::new(offsets));

@@ -239,8 +239,8 @@ impl Closer {
 /// The note on an epoch that ended before the closer was ready for it.
 fn late(epochs: u64) -> String {
     format!(
-        "late: {} before this one are included in it, because no summaries were free when they \
-         ended; use longer epochs or fewer tasks",
+        "late: this epoch includes {} before it, since no summaries were free then; use longer \
+         epochs or fewer tasks",
         units::plural(epochs, "epoch")
     )
 }
@@ -312,20 +312,23 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
         let heavy = lane.answers.candidates().map_or(0, Candidates::overflow);
         if heavy > 0 && lane.answers.flows().is_some() {
             notes.push(format!(
-                "{heavy} flows were not decoded: some may be missing; raise --memory, or use a \
-                 coarser key or shorter epochs"
+                "the sketch did not decode {}: some may be missing; raise --memory, or use a \
+                 coarser key or shorter epochs",
+                units::plural(heavy, "flow")
             ));
         } else if heavy > 0 {
             notes.push(format!(
-                "the set of heavy keys overflowed {heavy} times: some may be missing; raise \
-                 --threshold, --memory, or the parameter candidates"
+                "the set of heavy keys overflowed {}: some may be missing; raise --threshold, \
+                 --memory, or the parameter candidates",
+                units::plural(heavy, "time")
             ));
         }
         let spread = lane.answers.spread().map_or(0, Spread::overflow);
         if spread > 0 {
             notes.push(format!(
-                "the superspreader set overflowed {spread} times: some may be missing; raise \
-                 --spread or --memory"
+                "the superspreader set overflowed {}: some may be missing; raise --spread or \
+                 --memory",
+                units::plural(spread, "time")
             ));
         }
     }

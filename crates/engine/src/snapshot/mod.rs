@@ -380,7 +380,7 @@ impl Saving {
     /// Encodes epochs of `config` on this host, as those of a new run.
     pub(crate) fn new(config: &Config, seed: Seed) -> Result<Self, EngineError> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let run = seed::random().map_err(EngineError::Refused)?.draws();
+        let run = seed::random().map_err(EngineError::Seed)?.draws();
         Ok(Self { config: config.clone(), seed, host, run, room: Vec::new() })
     }
 

@@ -165,7 +165,8 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         let mut bins: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
         let mut unsure = self.light_total as f64;
         for (votes, light) in self.heavy_sizes() {
-            let bin = bins.entry(votes + light.map_or(0, |at| self.light[at].into())).or_default();
+            let of_light = light.map_or(0, |at| self.light[at].into());
+            let bin = bins.entry(votes.saturating_add(of_light)).or_default();
             if light.is_some() {
                 unsure += votes as f64;
             } else {
@@ -190,9 +191,10 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         let heavy = self.heavy_sizes();
         for &(votes, light) in &heavy {
             let light = light.map_or(0, |at| self.light[at].into());
-            value += weight_log(votes + light);
+            let both = weight_log(votes.saturating_add(light));
+            value += both;
             least += weight_log(votes);
-            most += weight_log(votes + light);
+            most += both;
         }
         value +=
             self.light_flows().iter().map(|(size, flows)| flows * weight_log(*size)).sum::<f64>();
