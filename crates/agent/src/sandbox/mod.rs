@@ -11,6 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use nix::unistd::Uid;
 use rustix::thread::set_no_new_privs;
 
 pub use helper::{Helper, help};
@@ -88,7 +89,8 @@ impl Sandbox {
         let helper = helper.map_err(|error| failed("cannot start the helper", &error))?;
         let who = user::become_user(account.as_ref(), xdp)?;
         set_no_new_privs(true).map_err(|error| failed("no new privileges", &error))?;
-        let landlock = places.enforce().map_err(|error| failed("Landlock", &error))?;
+        let is_root = Uid::effective().is_root();
+        let landlock = places.enforce(is_root).map_err(|error| failed("Landlock", &error))?;
         let calls = user::refuse(xdp).map_err(|error| failed("seccomp", &error))?;
         say(&format!("sandbox: {who}, no new privileges, {landlock}, {calls}"));
         Ok(Self { helper, places, user, xdp })
@@ -169,7 +171,7 @@ mod tests {
         let (kept, elsewhere) = (data.clone(), other.clone());
         let attempt = move || {
             set_no_new_privs(true).unwrap();
-            let landlock = places.enforce().unwrap();
+            let landlock = places.enforce(true).unwrap();
             assert_eq!(user::refuse(false).unwrap(), "seccomp");
             fs::write(kept.join("part"), "x").unwrap();
             fs::rename(kept.join("part"), kept.join("whole")).unwrap();

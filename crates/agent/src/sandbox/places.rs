@@ -37,11 +37,17 @@ const COMMON: &[&str] = &[
     "/lib",
     "/lib64",
     "/proc",
+    "/run/NetworkManager",
+    "/run/resolvconf",
     "/run/systemd/resolve",
     "/sys",
     "/usr/lib",
     "/usr/share",
 ];
+
+/// Where these files are replaced by others, which a rule on the files themselves would not reach.
+/// Root could read all secrets there.
+const UNLESS_ROOT: &str = "/etc";
 
 /// The rights this version knows. An older kernel enforces those it knows.
 const RIGHTS: ABI = ABI::V6;
@@ -129,9 +135,10 @@ impl Places {
     ///
     /// # Errors
     /// When the system refuses.
-    pub(super) fn enforce(&self) -> Result<String, RulesetError> {
+    pub(super) fn enforce(&self, is_root: bool) -> Result<String, RulesetError> {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
-        let common = COMMON.iter().map(PathBuf::from);
+        let unless_root = (!is_root).then_some(&UNLESS_ROOT);
+        let common = COMMON.iter().chain(unless_root).map(PathBuf::from);
         let status = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(RIGHTS))?
@@ -232,5 +239,21 @@ mod tests {
         assert!(give(&parent, OsStr::new("link"), Some(&user)).is_err());
         assert_eq!(mode(&other), 0o700);
         fs::remove_dir_all(root).unwrap();
+    }
+
+    /// Names of hosts are resolved by files that any process may replace by new ones.
+    #[test]
+    fn only_root_is_kept_from_new_files_of_the_system() {
+        let read_users = |is_root: bool| {
+            let confined = std::thread::spawn(move || {
+                let places = Places { read: Vec::new(), write: Vec::new() };
+                let status = places.enforce(is_root).unwrap();
+                (status.starts_with("Landlock"), fs::read("/etc/passwd").is_ok())
+            });
+            confined.join().unwrap()
+        };
+        assert!(read_users(false).1);
+        let (confined, reads) = read_users(true);
+        assert_eq!(reads, !confined);
     }
 }
