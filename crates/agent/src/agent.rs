@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flowgauge_engine::sink::{QUEUE_BYTES, Sink, units};
 use flowgauge_engine::{EngineError, EpochLength, Outcome, seed};
@@ -30,16 +30,13 @@ use crate::log::{say, warn};
 use crate::outputs::{Content, Outputs};
 use crate::prometheus::Metrics;
 use crate::replay::now_ns;
+use crate::retry::Retry;
 use crate::sandbox::{Helper, Sandbox};
 use crate::sources::{Opened, open};
 use crate::supervision::{self, Watchdog};
 
 /// Interval between checks for signals and for the end of the run.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The first and the longest delay before sources and outputs are opened again that a reload could
-/// not open. The delay doubles each time.
-const DELAYS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
 
 /// Time that the outputs of a run have to finish.
 const FINISH: Duration = Duration::from_secs(5);
@@ -127,7 +124,7 @@ pub fn run(
                 continue;
             }
         };
-        retry = Some(Retry::new());
+        retry = Some(Retry::new("measuring"));
         say(&format!(
             "measuring {} ({})",
             sources(&configuration),
@@ -158,40 +155,6 @@ pub fn run(
             Some(next) => before = Some(std::mem::replace(&mut configuration, next)),
             None => return Ok(()),
         }
-    }
-}
-
-/// The wait for sources and outputs that cannot be opened.
-struct Retry {
-    delay: Duration,
-    /// The last reason that was logged.
-    told: String,
-}
-
-impl Retry {
-    fn new() -> Self {
-        Self { delay: DELAYS[0], told: String::new() }
-    }
-
-    /// Waits before the next try. Returns the signal that ended the wait, if one did.
-    fn wait(&mut self, error: &Failure, signals: &mut Signals) -> Option<i32> {
-        let reason = error.to_string();
-        if self.told != reason {
-            warn(&format!("measuring nothing: {reason}; trying again"));
-            self.told = reason;
-        }
-        let until = Instant::now() + self.delay;
-        self.delay = DELAYS[1].min(2 * self.delay);
-        // It has no source that could hang.
-        let mut watchdog = Watchdog::new();
-        while Instant::now() < until {
-            if let Some(signal) = signals.pending().next() {
-                return Some(signal);
-            }
-            watchdog.look();
-            thread::sleep(LOOK);
-        }
-        None
     }
 }
 

@@ -30,6 +30,7 @@ mod outputs;
 pub mod prometheus;
 pub mod replay;
 mod resolve;
+mod retry;
 pub mod sandbox;
 mod sources;
 mod supervision;

@@ -326,6 +326,23 @@ fn share_and_take_over() {
     three.end();
 }
 
+fn wait_for_a_folder() {
+    let setting = Setting::new("folder");
+    setting.send(&network_of(&["a"], 3));
+    let collector = setting.collector("one", ", agents: [a]");
+    collector.wait("three epochs", |reports| reports.len() >= 3);
+    // The folder cannot be opened, neither by the file that is read again nor by the old one.
+    let folder = setting.folder.join("one");
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "").unwrap();
+    raise(SIGHUP).unwrap();
+    thread::sleep(Duration::from_secs(2));
+    raise(SIGHUP).unwrap();
+    fs::remove_file(&folder).unwrap();
+    collector.wait("all epochs again", |reports| reports.len() >= 6);
+    collector.end();
+}
+
 fn wait_for_a_broker() {
     let setting = Setting::new("away");
     let sent = network_of(&["a", "b"], 2);
@@ -362,6 +379,11 @@ rusty_fork_test! {
     #[test]
     fn two_collectors_share_the_epochs_and_one_takes_over() {
         share_and_take_over();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_opened_at_a_reload_is_waited_for() {
+        wait_for_a_folder();
     }
 
     #[test]

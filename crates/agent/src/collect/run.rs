@@ -28,6 +28,7 @@ use crate::log::{say, warn};
 use crate::outputs::{Content, Outputs};
 use crate::prometheus::Metrics;
 use crate::replay::now_ns;
+use crate::retry::Retry;
 use crate::sandbox::Sandbox;
 use crate::supervision::{self, Watchdog};
 
@@ -50,8 +51,11 @@ const AGENTS: &str = "agents.json";
 /// `more` supplies sinks in addition to those of the file. `sandbox` is the sandbox that the
 /// process has entered, if any.
 ///
+/// If neither the new file nor the old one can be used at a reload, it tries the old one again until it
+/// can.
+///
 /// # Errors
-/// When the file is invalid, or an input or output cannot be opened.
+/// When the file is invalid, or an input or output cannot be opened at the start.
 pub fn run(
     origin: &Origin,
     more: &dyn Fn() -> Vec<Box<dyn Sink>>,
@@ -61,6 +65,8 @@ pub fn run(
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let mut configuration = Configuration::read(origin)?;
     let mut before = None;
+    // None until the first run.
+    let mut retry: Option<Retry> = None;
     loop {
         let started = Running::start(&configuration, more());
         let mut running = match (started, before.take()) {
@@ -70,8 +76,24 @@ pub fn run(
                 configuration = before;
                 continue;
             }
-            (Err(error), None) => return Err(error),
+            (Err(error), None) => {
+                let Some(retry) = &mut retry else { return Err(error) };
+                match retry.wait(&error, &mut signals) {
+                    None => {}
+                    Some(SIGHUP) => {
+                        if let Some(next) = again(origin, sandbox) {
+                            before = Some(std::mem::replace(&mut configuration, next));
+                        }
+                    }
+                    Some(_) => {
+                        supervision::stopping();
+                        return Ok(());
+                    }
+                }
+                continue;
+            }
         };
+        retry = Some(Retry::new("collecting"));
         supervision::ready();
         let next = loop {
             let mut pending = signals.pending().peekable();
@@ -80,9 +102,8 @@ pub fn run(
                     supervision::stopping();
                     break None;
                 }
-                match again(origin, sandbox) {
-                    Ok(next) => break Some(next),
-                    Err(error) => warn(&format!("keeping the configuration: {error}")),
+                if let Some(next) = again(origin, sandbox) {
+                    break Some(next);
                 }
             }
             running.step();
@@ -95,12 +116,13 @@ pub fn run(
     }
 }
 
-/// Reads the file again.
-fn again(origin: &Origin, sandbox: Option<&Sandbox>) -> Result<Configuration, Failure> {
-    let next = Configuration::read(origin)?;
-    sandbox.map_or(Ok(()), |sandbox| sandbox.check_collector(&next, &origin.path))?;
-    next.seed()?;
-    Ok(next)
+/// Reads the file again; `None` if the new one is invalid.
+fn again(origin: &Origin, sandbox: Option<&Sandbox>) -> Option<Configuration> {
+    let read = Configuration::read(origin).and_then(|next| {
+        sandbox.map_or(Ok(()), |sandbox| sandbox.check_collector(&next, &origin.path))?;
+        next.seed().map(|_| next)
+    });
+    read.map_err(|error| warn(&format!("keeping the configuration: {error}"))).ok()
 }
 
 /// A run with one configuration.
