@@ -564,11 +564,16 @@ fn take_stretches(
     for stretch in block.stretches(range.clone()) {
         let end = match stretch {
             Stretch::Columns(columns) => {
-                let packets = columns.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                let end = columns.start + packets;
-                let (lane, to) = lanes.of_columns();
-                left -= lane.take_columns(block, columns.start..end, counted, keyless, to);
-                end
+                let mut at = columns.start;
+                // Packets without a key leave room for others.
+                while at < columns.end && left > 0 {
+                    let most = usize::try_from(left).unwrap_or(usize::MAX);
+                    let end = columns.end.min(at.saturating_add(most));
+                    let (lane, to) = lanes.of_columns();
+                    left -= lane.take_columns(block, at..end, counted, keyless, to);
+                    at = end;
+                }
+                at
             }
             Stretch::Other(index, row) => {
                 let &ParsedRow { wire, time_ns, .. } = row;

@@ -192,6 +192,40 @@ fn headers_that_the_caller_parsed_count_as_frames_do() {
     assert_eq!(account["filtered"], account["read"]);
 }
 
+/// A key that the caller's headers lack counts every packet, also where an epoch has few of them.
+#[test]
+fn headers_without_a_key_are_all_counted() {
+    println!("seed 36");
+    let rows: Vec<_> = frames(&mixed(36, PACKETS))
+        .into_iter()
+        .map(|frame| {
+            let headers = parse(frame.link, frame.bytes);
+            ParsedRow { headers, wire: frame.wire, time_ns: frame.time_ns }
+        })
+        .collect();
+    let by_packets = |key: &str| Config {
+        name: key.to_owned(),
+        key: key.parse().unwrap(),
+        epoch: EpochLength::Packets(10),
+        ..asking(&["top"])
+    };
+    let updates = EpochLength::Packets(10);
+    let updated = Config { updates, epoch: EpochLength::Whole, ..by_packets("vlan") };
+    let (mac, source) = (by_packets("source-mac"), by_packets("source"));
+    for configs in [vec![mac.clone()], vec![updated], vec![source, mac]] {
+        let (without, epochs) = (configs.last().unwrap().name.clone(), configs.len());
+        let lines = pushed(configs, |meter| {
+            rows.chunks(64).for_each(|burst| meter.push_headers(burst));
+        });
+        let of: Vec<_> = lines.iter().filter(|line| line["measurement"] == without).collect();
+        assert_eq!(of.len(), 1, "{without} of {epochs}");
+        let account = &of[0]["account"];
+        let left_out = ["malformed", "no_key"].map(|name| account[name].as_u64().unwrap());
+        assert_eq!(account["read"], PACKETS);
+        assert_eq!(left_out.iter().sum::<u64>(), PACKETS as u64, "{account}");
+    }
+}
+
 /// Columns of IPv4 packets count as their rows do, with protocols that have no ports among them or not.
 #[test]
 fn headers_in_columns_count_as_rows_do() {
