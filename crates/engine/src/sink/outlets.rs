@@ -193,8 +193,8 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Most bytes in the queue of a sink: at least two reports with every list full, and thousands of
-/// ordinary ones.
+/// Most bytes of reports in the queue of a sink, and of snapshots there: at least two reports with
+/// every list full, and thousands of ordinary ones. A snapshot may be larger; it then waits alone.
 pub const QUEUE_BYTES: usize = 16 << 20;
 
 /// The bounded queue between a run and the thread of one sink.
@@ -210,8 +210,8 @@ struct State {
     items: VecDeque<Item>,
     /// Whether the sink is taking an item.
     busy: bool,
-    /// Bytes of all these items.
-    bytes: usize,
+    /// Bytes of the reports among all these items, and of the snapshots.
+    bytes: [usize; 2],
     /// Items lost, most of them without room in the queue: since the last queued report, and in all.
     undelivered: u64,
     undelivered_in_all: u64,
@@ -255,18 +255,17 @@ impl Queue {
         if !self.takes.takes(item) {
             return !self.lock().ended;
         }
-        let bytes = item.memory_bytes();
         // The total is small and comes once: it always finds room.
         let last = matches!(item, Item::Total(_));
         let mut state = self.lock();
-        while self.pace == Pace::Replay && !state.has_room(bytes) && !state.ended {
+        while self.pace == Pace::Replay && !state.has_room(item) && !state.ended {
             state = self.wait(state);
         }
         let open = !state.ended;
-        if open && (last || state.has_room(bytes)) {
+        if open && (last || state.has_room(item)) {
+            *state.bytes_of(item) += item.memory_bytes();
             let item = state.marked(item);
             state.items.push_back(item);
-            state.bytes += bytes;
             self.changed.notify_all();
         } else {
             state.lose(1);
@@ -302,7 +301,7 @@ impl Queue {
     /// Frees the room of an item that was delivered.
     fn delivered(&self, item: &Item) {
         let mut state = self.lock();
-        state.bytes -= item.memory_bytes();
+        *state.bytes_of(item) -= item.memory_bytes();
         state.busy = false;
         self.changed.notify_all();
     }
@@ -348,7 +347,7 @@ impl Queue {
             state.undelivered_in_all += state.left();
             state.items.clear();
             state.busy = false;
-            state.bytes = 0;
+            state.bytes = [0; 2];
             state.problem = result.as_ref().err().map(ToString::to_string);
             state.failed = result.as_ref().is_err_and(|error| !error.is_closed());
             state.error = result.err();
@@ -389,9 +388,16 @@ impl State {
         self.items.len() as u64 + u64::from(self.busy)
     }
 
-    /// Whether an item of `bytes` bytes fits. Any item fits into an empty queue.
-    fn has_room(&self, bytes: usize) -> bool {
-        self.bytes == 0 || self.bytes + bytes <= QUEUE_BYTES
+    /// Whether an item fits. Any one fits if no other of its kind waits. A large snapshot takes no
+    /// room from reports.
+    fn has_room(&mut self, item: &Item) -> bool {
+        let waiting = *self.bytes_of(item);
+        waiting == 0 || waiting + item.memory_bytes() <= QUEUE_BYTES
+    }
+
+    /// Bytes of all items of this kind.
+    fn bytes_of(&mut self, item: &Item) -> &mut usize {
+        &mut self.bytes[usize::from(matches!(item, Item::Snapshot(_)))]
     }
 
     /// The item for this sink. A report carries the number of items that the sink missed before.

@@ -82,6 +82,17 @@ fn epoch(number: u64) -> Item {
     Item::Epoch(Arc::new(report))
 }
 
+fn snapshot(epoch: u64, bytes: usize) -> Item {
+    Item::Snapshot(Arc::new(Saved {
+        measurement: "main".to_owned(),
+        run: 1,
+        epoch,
+        bounds_ns: (0, 0),
+        is_secret: false,
+        bytes: vec![1; bytes],
+    }))
+}
+
 fn total() -> Item {
     Item::Total(Arc::new(fixture::total(&[], 1)))
 }
@@ -170,16 +181,7 @@ fn a_sink_misses_only_items_that_it_takes() {
     let (all, open) = sink(|| Ok(()));
     let mut outlets = Outlets::new(Pace::Live, vec![reports, snapshots, open]).unwrap();
     for number in 0..3 {
-        let measurement = "main".to_owned();
-        let saved = Saved {
-            measurement,
-            run: 1,
-            epoch: number,
-            bounds_ns: (0, 0),
-            is_secret: false,
-            bytes: vec![1; 1000],
-        };
-        outlets.deliver(&Item::Snapshot(Arc::new(saved))).unwrap();
+        outlets.deliver(&snapshot(number, 1000)).unwrap();
         outlets.deliver(&epoch(number)).unwrap();
     }
     outlets.deliver(&total()).unwrap();
@@ -187,6 +189,23 @@ fn a_sink_misses_only_items_that_it_takes() {
     let undelivered: Vec<_> = endings.iter().map(|ending| ending.undelivered).collect();
     assert_eq!(undelivered, [4, 3, 0]);
     assert_eq!(all.lock().unwrap().len(), 7);
+}
+
+/// A snapshot that fills the queue for a while costs a live run other snapshots, but no report.
+#[test]
+fn a_large_snapshot_leaves_room_for_reports() {
+    let (go, seen, sink) = held();
+    let mut outlets = Outlets::new(Pace::Live, vec![sink]).unwrap();
+    for number in 0..3 {
+        outlets.deliver(&snapshot(number, 20 << 20)).unwrap();
+        outlets.deliver(&epoch(number)).unwrap();
+    }
+    outlets.deliver(&total()).unwrap();
+    (0..10).for_each(|_| go.send(()).unwrap());
+    let endings = outlets.finish(LONG);
+    assert_eq!(endings[0].undelivered, 2);
+    // The first snapshot, and all reports; the second one says what was missed before it.
+    assert_eq!(*seen.lock().unwrap(), [(0, 0), (0, 0), (1, 1), (2, 1), (u64::MAX, 2)]);
 }
 
 #[test]
