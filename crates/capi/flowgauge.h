@@ -40,7 +40,7 @@
 
 /*
  Another thread uses the meter or polls the group, or the call comes from the function that takes a
- report.
+ report and may wait for it to return: closing and polling, and pushing with `FG_REPLAY`.
  */
 #define FG_EBUSY -3
 
@@ -67,8 +67,9 @@
 #define FG_LIVE 0
 
 /*
- A meter waits for free summaries and for its reports to be taken, so reports depend only on the
- packets. All packets are one epoch unless the options say otherwise.
+ A meter waits for free summaries, for its reports to be taken, and for queues that are some
+ epochs behind, so reports depend only on the packets: give each queue a thread of its own. All
+ packets are one epoch unless the options say otherwise.
  */
 #define FG_REPLAY 1
 
@@ -330,7 +331,8 @@ int fg_push_mbufs(struct fg_meter *meter,
 
 /*
  Measures packets whose headers the program has parsed. A measurement with a filter counts them
- as filtered, since filters need the packet's bytes.
+ as filtered, since filters need the packet's bytes. A measurement whose key has a MAC address, the
+ VLAN or TCP flags counts them as packets without a key.
  */
 int fg_push_parsed(struct fg_meter *meter,
                    uint32_t packets,
@@ -363,7 +365,8 @@ int fg_dropped(const struct fg_group *group, uint64_t *packets);
 /*
  Closes a group: ends the queues that have not ended, and waits until the function that takes
  reports has returned from the last one. Reports that were not polled are lost. Other threads'
- calls on its meters finish first, and later ones are refused.
+ calls on its meters finish first, and later ones are refused. Only the process that opened a group
+ can close it, not its child.
  */
 int fg_close(struct fg_group *group);
 

@@ -18,13 +18,13 @@ use flowgauge_engine::{
 };
 use flowgauge_kernel::{Seed, is_available};
 use flowgauge_options::{MAIN, Named, parse, parse_yaml};
-use rustix::process::getpid;
+use rustix::process::{Pid, getpid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::Problem;
 use crate::meter::{Health, Slot};
 use crate::report::{Calls, Mailbox, Posts, Taker};
-use crate::{FG_ECLOSED, FG_EFAILED, FG_EOPTIONS, FG_OK, fg_group};
+use crate::{FG_ECLOSED, FG_EDEAD, FG_EFAILED, FG_EOPTIONS, FG_OK, fg_group};
 
 static OPEN: Mutex<BTreeMap<usize, Arc<Opened>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -51,6 +51,8 @@ pub(crate) struct Opened {
     health: Arc<Health>,
     mailbox: Option<Arc<Mailbox>>,
     closer: Mutex<Option<JoinHandle<()>>>,
+    /// The process with the group's threads.
+    process: Pid,
 }
 
 impl Asked<'_> {
@@ -99,6 +101,8 @@ impl Asked<'_> {
                 lock_memory: self.pace == Pace::Live,
                 tunnels: if self.inner { Tunnels::Inner } else { Tunnels::Outer },
                 save: self.save,
+                // Counting them costs each packet time, which a switch does not have.
+                services: self.pace == Pace::Replay,
                 ..config
             })
         };
@@ -163,10 +167,11 @@ pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
         })
     };
     let closer = closer.map_err(|error| failed(&EngineError::Thread(error)))?;
-    let open = |meter| Slot::open(meter, Arc::clone(&health), samples);
+    let waits = asked.pace == Pace::Replay;
+    let open = |meter| Slot::open(meter, Arc::clone(&health), samples, waits);
     let slots = meters.into_iter().map(open).collect();
     let closer = Mutex::new(Some(closer));
-    let opened = Arc::new(Opened { slots, health, mailbox, closer });
+    let opened = Arc::new(Opened { slots, health, mailbox, closer, process: getpid() });
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     OPEN.lock().unwrap_or_else(PoisonError::into_inner).insert(number, opened);
     Ok(std::ptr::without_provenance_mut(number))
@@ -244,14 +249,15 @@ fn gone(handle: *const fg_group) -> Problem {
 pub(crate) fn close(handle: *const fg_group) -> Result<c_int, Problem> {
     let opened = OPEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr());
     let opened = opened.ok_or_else(|| gone(handle))?;
+    if opened.process != getpid() {
+        let text =
+            c"the group belongs to the process that opened it: its threads are not in this one";
+        return Err(Problem::fixed(FG_EDEAD, text));
+    }
     if let Some(mailbox) = &opened.mailbox {
         mailbox.close();
     }
-    for slot in &opened.slots {
-        // A queue that ended before is closed already. A failure belongs to the group and is
-        // reported below.
-        let _ = slot.close(true);
-    }
+    Slot::close_all(&opened.slots);
     let closer = opened.closer.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(closer) = closer {
         let _ = closer.join();

@@ -47,7 +47,7 @@ pub const FG_EINVAL: c_int = -1;
 /// The group or meter was closed before.
 pub const FG_ECLOSED: c_int = -2;
 /// Another thread uses the meter or polls the group, or the call comes from the function that takes a
-/// report.
+/// report and may wait for it to return: closing and polling, and pushing with `FG_REPLAY`.
 pub const FG_EBUSY: c_int = -3;
 /// The group no longer measures, because of a defect or a failed thread.
 pub const FG_EDEAD: c_int = -4;
@@ -60,8 +60,9 @@ pub const FG_EFAILED: c_int = -6;
 /// report says so. Updates, forecasts and the task `findings` are refused. An epoch is 10 s unless
 /// the options say otherwise; `fg_advance` tells it the time.
 pub const FG_LIVE: u32 = 0;
-/// A meter waits for free summaries and for its reports to be taken, so reports depend only on the
-/// packets. All packets are one epoch unless the options say otherwise.
+/// A meter waits for free summaries, for its reports to be taken, and for queues that are some
+/// epochs behind, so reports depend only on the packets: give each queue a thread of its own. All
+/// packets are one epoch unless the options say otherwise.
 pub const FG_REPLAY: u32 = 1;
 
 /// A report: a line of JSON, as `flowgauge --format json` writes it.
@@ -431,7 +432,8 @@ pub unsafe extern "C" fn fg_push_mbufs(
 }
 
 /// Measures packets whose headers the program has parsed. A measurement with a filter counts them
-/// as filtered, since filters need the packet's bytes.
+/// as filtered, since filters need the packet's bytes. A measurement whose key has a MAC address, the
+/// VLAN or TCP flags counts them as packets without a key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_push_parsed(
     meter: *mut fg_meter,
@@ -501,7 +503,7 @@ pub unsafe extern "C" fn fg_advance(meter: *mut fg_meter, now_ns: i64) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_end(meter: *mut fg_meter) -> c_int {
     // SAFETY: the caller says so.
-    entry(|| unsafe { Slot::of(meter)? }.close(false).map(|()| FG_OK))
+    entry(|| unsafe { Slot::of(meter)? }.end().map(|()| FG_OK))
 }
 
 /// Calls a function with each waiting report, on this thread. Waits up to `wait_ms` milliseconds
@@ -542,7 +544,8 @@ pub unsafe extern "C" fn fg_dropped(group: *const fg_group, packets: *mut u64) -
 
 /// Closes a group: ends the queues that have not ended, and waits until the function that takes
 /// reports has returned from the last one. Reports that were not polled are lost. Other threads'
-/// calls on its meters finish first, and later ones are refused.
+/// calls on its meters finish first, and later ones are refused. Only the process that opened a group
+/// can close it, not its child.
 #[unsafe(no_mangle)]
 pub extern "C" fn fg_close(group: *mut fg_group) -> c_int {
     entry(|| {

@@ -17,6 +17,7 @@ use flowgauge_engine::Meter;
 use flowgauge_engine::source::{Ahead, Skipped};
 
 use crate::error::{self, Problem, c_text};
+use crate::report::check_outside;
 use crate::{FG_EBUSY, FG_ECLOSED, FG_EDEAD, fg_meter};
 
 /// Number of closed slots kept before the oldest is reused.
@@ -54,6 +55,8 @@ pub(crate) struct Held {
     meter: Option<Box<dyn Meter>>,
     link: LinkType,
     health: Arc<Health>,
+    /// Whether its calls may wait for reports to be taken.
+    waits: bool,
     /// The packets that the header's inline test may skip.
     granted: Ahead,
 }
@@ -103,8 +106,13 @@ unsafe impl Sync for Slot {}
 
 impl Slot {
     /// Opens a slot for this meter. `samples` says whether a sampler decides before headers are
-    /// read.
-    pub(crate) fn open(meter: Box<dyn Meter>, health: Arc<Health>, samples: bool) -> &'static Self {
+    /// read, `waits` whether calls may wait for reports to be taken.
+    pub(crate) fn open(
+        meter: Box<dyn Meter>,
+        health: Arc<Health>,
+        samples: bool,
+        waits: bool,
+    ) -> &'static Self {
         let mut closed = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
         let rested = if closed.len() > RESTING { closed.pop_front() } else { None };
         drop(closed);
@@ -120,6 +128,7 @@ impl Slot {
             meter: Some(meter),
             link: LinkType::ETHERNET,
             health,
+            waits,
             granted: Ahead::default(),
         };
         // SAFETY: the slot is shut, so that no thread enters it, and only this one took it from the closed.
@@ -195,7 +204,11 @@ impl Slot {
         }
         // SAFETY: this thread made the slot busy, and is the only one until it makes it open again.
         let held = unsafe { &mut *self.held.get() };
-        held.as_mut().ok_or_else(|| self.refusal())
+        let held = held.as_mut().ok_or_else(|| self.refusal())?;
+        if held.waits {
+            check_outside().inspect_err(|_| self.state.store(OPEN, Ordering::Release))?;
+        }
+        Ok(held)
     }
 
     #[cold]
@@ -210,26 +223,42 @@ impl Slot {
         }
     }
 
-    /// Closes the slot, and ends its queue. If `wait` is set, waits for another thread's call to
-    /// return.
-    pub(crate) fn close(&'static self, wait: bool) -> Result<(), Problem> {
-        if wait {
-            if self.closing.swap(true, Ordering::Relaxed) {
-                return Err(self.refusal());
-            }
-            while self
-                .state
-                .compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed)
-                .is_err_and(|state| state == BUSY)
-            {
-                thread::yield_now();
-            }
-            if self.state.load(Ordering::Relaxed) == SHUT {
-                return Err(self.refusal());
-            }
-        } else {
-            self.enter()?;
+    /// Closes the slots of a group, and ends their queues, each as soon as no call of another thread
+    /// uses it: such a call may wait for another queue to end.
+    pub(crate) fn close_all(slots: &[&'static Self]) {
+        for slot in slots {
+            slot.closing.store(true, Ordering::Relaxed);
         }
+        let mut left = slots.to_vec();
+        loop {
+            left.retain(|slot| !slot.closes());
+            if left.is_empty() {
+                return;
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Closes the slot unless another thread uses it. Returns whether it is closed. A failure belongs
+    /// to the group.
+    fn closes(&self) -> bool {
+        match self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => {
+                let _ = self.shut();
+                true
+            }
+            Err(state) => state == SHUT,
+        }
+    }
+
+    /// Closes the slot, and ends its queue.
+    pub(crate) fn end(&self) -> Result<(), Problem> {
+        self.enter()?;
+        self.shut()
+    }
+
+    /// Ends the queue of a slot that this thread made busy.
+    fn shut(&self) -> Result<(), Problem> {
         // SAFETY: this thread made the slot busy.
         let held = unsafe { &mut *self.held.get() }.take();
         self.words.samples.store(1, Ordering::Relaxed);
@@ -390,7 +419,7 @@ mod tests {
     fn a_panic_ends_the_group_and_later_packets_are_counted() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let health = Arc::new(Health::default());
-        let open = || Slot::open(Box::<Defective>::default(), Arc::clone(&health), false);
+        let open = || Slot::open(Box::<Defective>::default(), Arc::clone(&health), false, false);
         let (one, other) = (open(), open());
         assert_eq!(code(one.with(8, |_, meter| meter.advance(0))), crate::FG_OK);
         for (slot, packets) in [(one, 32), (one, 1), (other, 7)] {
@@ -404,11 +433,9 @@ mod tests {
         for slot in [one, other] {
             assert_eq!(slot.words.samples.load(Ordering::Relaxed), 1, "none may be wanted now");
         }
-        assert_eq!((code(one.close(false)), code(other.close(true))), (FG_EDEAD, FG_EDEAD));
-        assert_eq!(
-            (code(one.close(true)), code(other.with(2, |_, _| ()))),
-            (FG_ECLOSED, FG_ECLOSED)
-        );
+        assert_eq!(code(one.end()), FG_EDEAD);
+        Slot::close_all(&[one, other]);
+        assert_eq!((code(one.end()), code(other.with(2, |_, _| ()))), (FG_ECLOSED, FG_ECLOSED));
         assert_eq!(other.dropped(), 9);
     }
 
@@ -417,7 +444,7 @@ mod tests {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let skipped = Arc::<AtomicU64>::default();
         let defective = Defective(Arc::clone(&skipped));
-        let slot = Slot::open(Box::new(defective), Arc::default(), true);
+        let slot = Slot::open(Box::new(defective), Arc::default(), true, false);
         let call = || code(slot.with(0, |_, meter| meter.advance(0)));
         let mut sum = 0;
         assert_eq!(call(), crate::FG_OK);
@@ -435,10 +462,10 @@ mod tests {
     #[test]
     fn a_closed_slot_is_used_again_after_many_others() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = || Slot::open(Box::<Defective>::default(), Arc::default(), false);
+        let open = || Slot::open(Box::<Defective>::default(), Arc::default(), false, false);
         let first = open();
         let close = |slot: &'static Slot| {
-            let _ = slot.close(true);
+            Slot::close_all(&[slot]);
             slot.rest();
         };
         // As the inline test leaves them in a dead group.

@@ -18,7 +18,7 @@ thread_local! {
 /// Rejects calls that would wait for themselves inside the function that takes a report.
 pub(crate) fn check_outside() -> Result<(), Problem> {
     if TAKING.get() {
-        let text = c"the function that takes a report can neither poll nor close";
+        let text = c"the function that takes a report can neither poll nor close, nor push where that may wait";
         return Err(Problem::fixed(FG_EBUSY, text));
     }
     Ok(())

@@ -190,15 +190,21 @@ fn the_exported_symbols_are_listed() {
 fn the_example_reports_the_same_as_analyze() {
     let program = compiled("examples/pcap.c", "pcap", &[]);
     let capture = here("../../tests/captures/var-services-std-ports.pcap");
-    let config = Config { tasks: Some(vec!["top".to_owned()]), ..Config::seeded(7) };
-    let mut lines = Vec::new();
-    let plan = Plan::new(config).unwrap();
-    let mut sink = Written::new(Json, &mut lines);
-    flowgauge_engine::run(plan, &mut Captures::open([&capture]), &mut sink, &mut |_| {}).unwrap();
-    let expected = String::from_utf8(lines).unwrap();
-    let output = done(Command::new(program).arg(capture).args(["task=top", "7"]));
-    let output = String::from_utf8(output.stdout).unwrap();
-    assert!(expected.contains("\"type\":\"epoch\""));
-    assert_eq!(output.lines().next(), expected.lines().next());
-    assert_eq!((output.lines().count(), expected.lines().count()), (2, 2));
+    for key in ["five-tuple", "source"] {
+        let tasks = Some(vec!["top".to_owned()]);
+        let key_of = key.parse().unwrap();
+        let config = Config { key: key_of, tasks, services: true, ..Config::seeded(7) };
+        let mut lines = Vec::new();
+        let plan = Plan::new(config).unwrap();
+        let mut sink = Written::new(Json, &mut lines);
+        let mut captures = Captures::open([&capture]);
+        flowgauge_engine::run(plan, &mut captures, &mut sink, &mut |_| {}).unwrap();
+        let expected = String::from_utf8(lines).unwrap();
+        let options = format!("key={key} task=top");
+        let output = done(Command::new(&program).arg(&capture).args([&options, "7"]));
+        let output = String::from_utf8(output.stdout).unwrap();
+        assert!(expected.contains("\"breakdown\":{"), "{expected}");
+        assert_eq!(output.lines().next(), expected.lines().next());
+        assert_eq!((output.lines().count(), expected.lines().count()), (2, 2));
+    }
 }

@@ -1,8 +1,11 @@
 /* Any misuse is an error with a text, and never a crash. */
 #include "check.h"
+#include <sys/wait.h>
+#include <unistd.h>
 
 static fg_group *closing;
-static int closed_inside = 1, polled_inside = 1, reports;
+static fg_meter *pushing;
+static int closed_inside = 1, polled_inside = 1, pushed_inside = 1, ended_inside = 1, reports;
 
 static void close_inside(void *user, const fg_report *report)
 {
@@ -10,6 +13,26 @@ static void close_inside(void *user, const fg_report *report)
     reports++;
     closed_inside = fg_close(closing);
     polled_inside = fg_poll(closing, 0, close_inside, NULL);
+    pushed_inside = fg_advance(pushing, 1);
+    ended_inside = fg_end(pushing);
+}
+
+static void check_inside(int taken)
+{
+    CHECK(reports == taken);
+    CHECK(closed_inside == FG_EBUSY && polled_inside == FG_EBUSY);
+    CHECK(pushed_inside == FG_EBUSY && ended_inside == FG_EBUSY);
+}
+
+/* A child process has no threads of the group. */
+static void fork_with(fg_group *group)
+{
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(fg_close(group) == FG_EDEAD && strstr(fg_error(), "process") ? 0 : 1);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 static void refused(fg_settings settings, int code, const char *text)
@@ -120,16 +143,21 @@ int main(void)
     CHECK(fg_queue(group, 0) == NULL && fg_poll(group, 0, close_inside, NULL) == FG_ECLOSED);
 
     /* In the function that takes reports. */
+    group = opened(NULL);
+    pushing = fg_queue(group, 0);
     closing = opened(close_inside);
     CHECK(fg_poll(closing, 0, close_inside, NULL) == FG_EINVAL);
     CHECK(fg_close(closing) == FG_OK);
-    CHECK(reports == 2 && closed_inside == FG_EBUSY && polled_inside == FG_EBUSY);
+    check_inside(2);
     closing = opened(NULL);
     CHECK(fg_end(fg_queue(closing, 0)) == FG_OK && fg_end(fg_queue(closing, 1)) == FG_OK);
     while (fg_poll(closing, 1000, close_inside, NULL) == FG_OK)
         ;
-    CHECK(reports == 4 && closed_inside == FG_EBUSY && polled_inside == FG_EBUSY);
+    check_inside(4);
     CHECK(fg_close(closing) == FG_OK);
+    CHECK(fg_advance(pushing, 1) == FG_OK);
+    fork_with(group);
+    CHECK(fg_close(group) == FG_OK);
 
     /* A long-closed handle never reaches another meter, and memory does not grow. */
     for (int i = 0; i < 10; i++) {

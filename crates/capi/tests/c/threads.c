@@ -1,5 +1,6 @@
 /* Each queue on its own thread, reports on another, and threads that come too late. */
 #include "check.h"
+#include <unistd.h>
 
 #define QUEUES 2
 #define BURSTS 5000
@@ -95,8 +96,34 @@ static void threads_that_meet_are_refused(void)
         pthread_join(rushing[i], NULL);
 }
 
+/* One burst an epoch, until the group is closed. */
+static void *run_ahead(void *meter)
+{
+    static _Thread_local struct burst burst;
+    int code;
+    make(&burst, 5);
+    for (int64_t epoch = 0; (code = push(meter, &burst, epoch * INT64_C(1000000000))) == FG_OK; epoch++)
+        ;
+    CHECK(code == FG_ECLOSED);
+    return NULL;
+}
+
+/* A queue that waits for the other one, which gets no packet, does not keep the group open. */
+static void a_queue_that_waits_is_closed(uint32_t ahead)
+{
+    pthread_t running;
+    fg_group *group = opened(2, FG_REPLAY, "hosts: key=source epoch=1s memory=1MiB");
+    CHECK(!pthread_create(&running, NULL, run_ahead, fg_queue(group, ahead)));
+    usleep(300000);
+    CHECK(fg_close(group) == FG_OK);
+    pthread_join(running, NULL);
+}
+
 int main(void)
 {
+    alarm(300);
+    a_queue_that_waits_is_closed(0);
+    a_queue_that_waits_is_closed(1);
     every_packet_is_counted(FG_LIVE);
     every_packet_is_counted(FG_REPLAY);
     threads_that_meet_are_refused();
