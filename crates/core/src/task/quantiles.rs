@@ -135,8 +135,12 @@ fn ranked_sizes(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, Estimate)> {
     // The smallest integer of at least this rank. The bisection uses integers: from 2⁵³ on, which
     // is a gap of four months in nanoseconds, floats are more than 1 apart.
     let at = |q: f64| {
-        let due = q.clamp(0.0, 1.0) * count as f64;
         let (mut low, mut high) = (0, largest.ceil() as u64);
+        if q >= 1.0 {
+            // Exact, while the largest number that the sketch retains for ranks may be smaller.
+            return high as f64;
+        }
+        let due = q.max(0.0) * count as f64;
         while low < high {
             let middle = low.midpoint(high);
             if rank(middle as f64) >= due - 1e-6 {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use flowgauge_core::batch::Batch;
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::{
@@ -357,6 +357,34 @@ fn sizes_of(answers: &dyn Answers) -> Vec<(f64, Estimate)> {
 /// The quantile at this share.
 fn quantile(sizes: &[(f64, Estimate)], q: f64) -> f64 {
     sizes.iter().find(|(share, _)| *share == q).unwrap().1.value
+}
+
+/// The largest number is known, though the sketch may not retain it for ranks.
+#[test]
+fn the_last_quantiles_reach_the_largest_number() {
+    println!("seed 27");
+    let mut random = fastrand::Rng::with_seed(27);
+    for k in ["20", "200"] {
+        let parameters = [("of", "size"), ("k", k)];
+        let options = Options::new(1 << 20, 1).for_keys(4).with(parameters);
+        let mut sketch = catalog::build::<Key8>("kll", &options).unwrap();
+        let (mut batch, mut largest) = (Batch::new(), 0);
+        let key = Key8::from_canonical(&[10, 0, 0, 1]).unwrap();
+        for _ in 0..400 {
+            batch.clear();
+            for _ in 0..BATCH_PACKETS {
+                let bytes = random.u32(64..1 << 20);
+                largest = largest.max(bytes);
+                batch.push(key, bytes, 0);
+            }
+            sketch.ingest(&mut batch);
+        }
+        let sizes = sizes_of(sketch.answers());
+        let last = sizes.last().unwrap();
+        assert_eq!((last.0, last.1.value, last.1.high), (1.0, largest.into(), largest.into()));
+        let high = sizes.iter().find(|(share, _)| *share == 0.999).unwrap().1.high;
+        assert_eq!(high, f64::from(largest), "k = {k}: the error of a rank is more than 1/1000");
+    }
 }
 
 /// Neighbouring floats are more than 1 apart from 2⁵³ on.
