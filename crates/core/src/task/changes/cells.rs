@@ -1,9 +1,9 @@
 //! Changes of flows in a linear sketch.
 //!
 //! The cells of the sketch are forecast, and the error of the forecast is queried for the
-//! candidates of this epoch, for those of the previous epoch, and for flows that are recovered from
-//! the cells alone. A flow that was a candidate in neither epoch was heavy in neither, and is
-//! missed by sketches that cannot recover flows.
+//! candidates of this epoch, for those of earlier epochs while their forecast is more than half of
+//! the threshold, and for flows that are recovered from the cells alone. A flow that was never a
+//! candidate was never heavy, and is missed by sketches that cannot recover flows.
 //!
 //! A forecast of a sketch is itself a sketch.
 //!
@@ -32,7 +32,8 @@ const CELLS_PER_KEY: usize = 16;
 /// Memory in bytes: that of [`SketchForecast`], and 76 for each flow that is kept.
 pub(super) struct CellForecasts {
     forecast: SketchForecast,
-    /// The candidates of this epoch and of the previous one, sorted.
+    /// The candidates of this epoch; those of the previous one, and others with a large forecast.
+    /// Both are sorted.
     now: Keys,
     before: Keys,
 }
@@ -94,7 +95,6 @@ impl CellForecasts {
     /// Records epochs without a packet.
     pub(super) fn pass(&mut self, epochs: u64) {
         if epochs > 0 {
-            self.before.len = 0;
             self.forecast.pass(epochs);
         }
     }
@@ -106,18 +106,21 @@ impl CellForecasts {
         let may_be_false = cells.may_be_false(now, error, found.threshold);
         let consider = |key: &CanonicalKey, found: &mut Found| {
             let bytes = key.as_bytes();
-            let difference = cells.estimate(error, bytes).value.abs();
+            let error = cells.estimate(error, bytes).value;
+            if error.abs() <= found.threshold {
+                return;
+            }
+            let size = |of| {
+                let size = not_negative(cells.estimate(of, bytes));
+                Estimate { low: if may_be_false { 0.0 } else { size.low }, ..size }
+            };
+            let (now, forecast) = (size(now), size(forecast));
+            // The error is known better than its two parts.
+            let value = (now.value - error).max(forecast.low).min(forecast.high);
+            let difference = (now.value - value).abs();
             if difference > found.threshold && found.largest.admits(difference, || *key) {
-                let size = |of| {
-                    let size = not_negative(cells.estimate(of, bytes));
-                    Estimate { low: if may_be_false { 0.0 } else { size.low }, ..size }
-                };
-                let item = ChangeItem {
-                    key: *key,
-                    before: size(before),
-                    forecast: size(forecast),
-                    now: size(now),
-                };
+                let forecast = Estimate { value, ..forecast };
+                let item = ChangeItem { key: *key, before: size(before), forecast, now };
                 found.largest.push(difference, item);
             }
         };
@@ -146,8 +149,18 @@ impl CellForecasts {
                 consider(&key, found);
             }
         });
-        std::mem::swap(&mut self.now, &mut self.before);
         self.forecast.advance();
+        let forecast = self.forecast.next(|sums| cells.seal(sums));
+        let candidates = self.now.len;
+        for key in self.before.as_slice() {
+            let is_expected = cells.estimate(forecast, key.as_bytes()).value > threshold / 2.0;
+            let is_other = self.now.keys[..candidates].binary_search(key).is_err();
+            if is_expected && is_other && !self.now.push(*key) {
+                found.untracked += 1;
+            }
+        }
+        self.now.sort();
+        std::mem::swap(&mut self.now, &mut self.before);
     }
 }
 
@@ -237,6 +250,12 @@ impl SketchForecast {
             seal(self.vector_mut(number));
         }
         numbers.map(|number| self.vector(number))
+    }
+
+    /// The forecast of the open epoch, after a call of `seal`.
+    fn next(&mut self, seal: impl FnOnce(&mut [f64])) -> &[f64] {
+        seal(self.vector_mut(FORECAST));
+        self.vector(FORECAST)
     }
 
     /// Closes the epoch: its cells become those of the previous epoch, and enter the forecast.

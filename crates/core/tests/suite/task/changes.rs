@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flowgauge_core::key::{CanonicalKey, KeyKind};
-use flowgauge_core::summary::Estimate;
-use flowgauge_core::task::{ChangeItem, HistoryShape, Report, Task, TaskOptions};
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::catalog;
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
+use flowgauge_core::summary::{Estimate, Options};
+use flowgauge_core::task::{
+    ChangeItem, EpochContext, ForecastModel, HistoryShape, Lane, Lists, Report, Task, TaskOptions,
+};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use proptest::prelude::*;
 
@@ -159,6 +163,110 @@ fn untracked_packets_widen_the_bounds() {
             last = Some(case);
         }
     });
+}
+
+/// The changes that a sketch of sources reports in each epoch, by source. Other sources have ten
+/// packets in each epoch that is not empty. The threshold is 50 packets.
+fn changes_of(
+    algorithm: &str,
+    forecast: ForecastModel,
+    steady: &[(u8, &[u64])],
+) -> Vec<Vec<ChangeItem>> {
+    let options =
+        Options { threshold: Threshold::Weight(50), ..Options::new(1 << 18, 1).for_keys(4) };
+    let mut sketch = catalog::build::<Key8>(algorithm, &options).unwrap();
+    let cells = sketch.answers().cells().unwrap().len();
+    let mut options = with_room(&[], 0);
+    options.history = vec![HistoryShape { key_bytes: 4, flows: 0, cells }];
+    options.forecast = forecast;
+    let mut task = build("changes", &options);
+    let mut all = Vec::new();
+    for epoch in 0..steady[0].1.len() {
+        let sizes = steady.iter().map(|(host, sizes)| (*host, sizes[epoch]));
+        let is_empty = sizes.clone().all(|(_, size)| size == 0);
+        let others = (100..130).map(|host| (host, if is_empty { 0 } else { 10 }));
+        let mut keyed = Size::default();
+        for (host, size) in sizes.chain(others) {
+            let mut batch = Batch::new();
+            for _ in 0..size {
+                batch.push(Key8::from_canonical(&[10, 0, 0, host]).unwrap(), 100, 0);
+                keyed += Size { packets: 1, bytes: 100 };
+                if batch.len() == BATCH_PACKETS {
+                    sketch.ingest(&mut batch);
+                    batch.clear();
+                }
+            }
+            sketch.ingest(&mut batch);
+        }
+        if is_empty {
+            task.pass(1);
+            all.push(Vec::new());
+            continue;
+        }
+        let lane = Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers: sketch.answers() };
+        let context = EpochContext {
+            by: Measure::Packets,
+            keyed,
+            threshold: Threshold::Weight(50),
+            lists: Lists::unlimited(20),
+            timeline: None,
+        };
+        let report = task.run(&context, &[lane], &mut []).unwrap();
+        let Report::Changes { items, .. } = report else { panic!("{report:?}") };
+        all.push(items);
+        sketch.next_epoch();
+    }
+    all
+}
+
+/// A sketch that cannot recover keys reports a flow that has vanished as long as it is expected, and
+/// across an empty epoch.
+#[test]
+fn a_flow_that_has_vanished_is_reported_while_it_is_expected() {
+    let vanishes =
+        [(1, &[300, 300, 300, 0, 0, 0, 0, 0, 0][..]), (2, &[60, 60, 60, 0, 60, 60, 60, 60, 60])];
+    for name in ["k-ary", "count-sketch", "count-min", "reversible-sketch"] {
+        for (forecast, expected) in [
+            (ForecastModel::Ewma, &[150.0, 75.0][..]),
+            (ForecastModel::MovingAverage, &[225.0, 150.0, 75.0]),
+        ] {
+            let all = changes_of(name, forecast, &vanishes);
+            let forecasts = all[3..].iter().flat_map(|items| {
+                let own = |item: &&ChangeItem| item.key.as_bytes() == [10, 0, 0, 1];
+                items.iter().find(own).map(|item| (item.forecast.value, item.now.value))
+            });
+            let forecasts: Vec<_> = forecasts.collect();
+            assert_eq!(forecasts.len(), expected.len(), "{name} {forecast:?} {forecasts:?}");
+            for ((forecast, now), expected) in forecasts.into_iter().zip(expected) {
+                assert!(
+                    (forecast - expected).abs() < 10.0 && now < 10.0,
+                    "{name} {forecast} {now}"
+                );
+            }
+        }
+    }
+}
+
+/// A model may expect less than nothing after a fall. A flow without packets is no change then, and
+/// lists are in the order of what they show.
+#[test]
+fn differences_are_those_of_the_sizes_shown() {
+    let falls = [
+        (1, &[300, 300, 300, 300, 0, 0, 0, 0, 0, 0, 0, 300][..]),
+        (2, &[10, 400, 20, 300, 30, 200, 70, 150, 90, 500, 10, 10]),
+        (3, &[500, 10, 200, 30, 300, 20, 400, 10, 100, 10, 600, 10]),
+    ];
+    for name in ["k-ary", "count-sketch", "count-min", "reversible-sketch"] {
+        for (_, forecast) in ForecastModel::ALL {
+            let all = changes_of(name, forecast, &falls);
+            assert!(all.iter().flatten().count() > 10, "{name} {forecast:?}");
+            for items in all {
+                let shown = |item: &ChangeItem| (item.now.value - item.forecast.value).abs();
+                assert!(items.iter().all(|item| shown(item) > 50.0), "{name} {items:?}");
+                assert!(items.is_sorted_by(|one, next| shown(one) >= shown(next)), "{items:?}");
+            }
+        }
+    }
 }
 
 #[test]
