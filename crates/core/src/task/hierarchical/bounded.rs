@@ -13,7 +13,7 @@ use super::Dimensions;
 use super::tree::Address;
 use crate::key::{CanonicalKey, prefix_mask};
 use crate::summary::{Estimate, Prefixes};
-use crate::task::HierarchyItem;
+use crate::task::{HierarchyItem, Unsupported};
 
 /// An address, aligned to the highest bit, and the length of its prefix in bits.
 type Side = (u128, u8);
@@ -132,14 +132,18 @@ struct Reported {
 
 impl Reported {
     /// The reported prefixes next below a prefix, with no other between.
-    fn next_below(&self, prefix: Prefix) -> Vec<(Prefix, Estimate)> {
+    fn next_below(&self, prefix: Prefix, steps: &mut Steps) -> Vec<(Prefix, Estimate)> {
         if self.dimensions == 1 {
             let next = self.one.range(addresses(prefix.source)).map(|(_, reported)| *reported);
             return next.collect();
         }
         let mut next: Vec<(Prefix, Estimate)> = Vec::new();
+        steps.take(self.two.len());
         // Prefixes higher up are reported later.
         for (one, weight) in self.two.iter().rev().filter(|(one, _)| one.is_below(prefix)) {
+            if !steps.take(next.len()) {
+                break;
+            }
             if !next.iter().any(|(other, _)| one.is_below(*other)) {
                 next.push((*one, *weight));
             }
@@ -166,6 +170,28 @@ fn addresses((address, bits): Side) -> RangeInclusive<u128> {
     address..=address | !prefix_mask(bits)
 }
 
+/// Comparisons of two prefixes that a report may still take.
+pub(super) struct Steps(u64);
+
+impl Default for Steps {
+    /// Some seconds.
+    fn default() -> Self {
+        Self(1 << 31)
+    }
+}
+
+impl Steps {
+    /// Whether there are so many left. They are taken.
+    fn take(&mut self, steps: usize) -> bool {
+        self.0 = self.0.saturating_sub(steps as u64);
+        !self.are_spent()
+    }
+
+    fn are_spent(&self) -> bool {
+        self.0 == 0
+    }
+}
+
 /// Calls `report` with each prefix whose discounted weight may exceed `threshold`. No weight
 /// exceeds `total`.
 ///
@@ -174,14 +200,18 @@ fn addresses((address, bits): Side) -> RangeInclusive<u128> {
 /// be reported until there are about 4 Z² V / θ² packets.
 ///
 /// Time for each prefix whose total may exceed the threshold: in one dimension, the prefixes next
-/// below it; in two, all reported prefixes, and the pairs of those next below it.
+/// below it; in two, all reported prefixes, and the pairs of those next below it, in at most so many
+/// `steps`.
+///
+/// # Errors
+/// When the steps do not suffice. What was reported is not complete then.
 pub(super) fn heavy(
     prefixes: &dyn Prefixes,
     dimensions: &Dimensions,
-    threshold: f64,
-    total: f64,
+    (threshold, total): (f64, f64),
+    mut steps: Steps,
     mut report: impl FnMut(HierarchyItem),
-) {
+) -> Result<(), Unsupported> {
     let nodes = Nodes::new(prefixes, dimensions);
     let sampling = prefixes.sampling();
     let widened = |weight: Estimate, terms: f64| match sampling {
@@ -202,12 +232,12 @@ pub(super) fn heavy(
     for (node, bits) in nodes.bits.iter().enumerate() {
         let Some(bits) = *bits else { continue };
         prefixes.for_each(node, &mut |key, weight| {
-            if weight.high <= threshold {
+            if weight.high <= threshold || steps.are_spent() {
                 return;
             }
             let prefix = nodes.prefix(&key, bits);
-            let (discounted, terms) =
-                discounted(prefixes, &nodes, &reported.next_below(prefix), weight);
+            let next = reported.next_below(prefix, &mut steps);
+            let (discounted, terms) = discounted(prefixes, &nodes, &next, weight, &mut steps);
             if discounted.high > threshold {
                 let (all, left) = (widened(weight, weight.high), widened(discounted, terms));
                 report(nodes.item(prefix, all, left));
@@ -215,6 +245,12 @@ pub(super) fn heavy(
             }
         });
     }
+    if steps.are_spent() {
+        let reason = "too many prefixes may exceed the threshold to discount them in some seconds; \
+                      raise --threshold";
+        return Err(Unsupported(reason.to_owned()));
+    }
+    Ok(())
 }
 
 /// The weight of a prefix that none of the `next` prefixes below it covers, and the total weight of
@@ -224,6 +260,7 @@ fn discounted(
     nodes: &Nodes<'_>,
     next: &[(Prefix, Estimate)],
     mut weight: Estimate,
+    steps: &mut Steps,
 ) -> (Estimate, f64) {
     let (most, mut terms) = (weight.high, weight.high);
     for (index, (one, less)) in next.iter().enumerate() {
@@ -233,8 +270,12 @@ fn discounted(
         terms += less.high;
         // In one dimension they do not intersect.
         let before = if nodes.destination.is_some() { &next[..index] } else { &[] };
+        steps.take(before.len());
         for (other, _) in before {
             let Some(both) = one.common(*other) else { continue };
+            if !steps.take(next.len()) {
+                return (weight, terms);
+            }
             let third = |(third, _): &&(Prefix, Estimate)| third != one && third != other;
             if next.iter().filter(third).any(|(third, _)| both.is_below(*third)) {
                 continue;
@@ -250,4 +291,44 @@ fn discounted(
     weight.low = weight.low.clamp(0.0, weight.high.max(0.0));
     weight.value = weight.value.clamp(weight.low, weight.high.max(weight.low));
     (weight, terms)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+    use crate::batch::Batch;
+    use crate::catalog;
+    use crate::key::{FlowKey, Key8, KeyKind};
+    use crate::summary::Options;
+    use crate::task::Lane;
+    use crate::task::hierarchical::Hierarchical;
+    use crate::terms::Hierarchy;
+
+    /// A threshold below the error of the counters lets all prefixes pass, whose pairs would take
+    /// minutes.
+    #[test]
+    fn a_report_that_would_take_too_long_is_refused() {
+        let hierarchy = Hierarchy::Pair;
+        let options = Options { hierarchy, ..Options::new(1 << 22, 1).for_keys(8) };
+        let mut counter = catalog::build::<Key8>("mst", &options).unwrap();
+        let mut batch = Batch::new();
+        for flow in 0..200u8 {
+            let other = flow.wrapping_mul(7);
+            let key = [flow, other, 1, 2, other, flow, 3, 4];
+            batch.push(Key8::from_canonical(&key).unwrap(), 64, 0);
+        }
+        counter.ingest(&mut batch);
+        let answers = counter.answers();
+        let lane = Lane { key: KeyKind::PAIR.into(), key_bytes: 8, answers };
+        let dimensions = Hierarchical { hierarchy }.dimensions(&lane).unwrap();
+        let prefixes = answers.prefixes().unwrap();
+        let heavy = |steps| {
+            let mut reported = 0;
+            heavy(prefixes, &dimensions, (0.5, 200.0), steps, |_| reported += 1).map(|()| reported)
+        };
+        assert!(heavy(Steps::default()).is_ok_and(|reported| reported >= 200));
+        assert!(heavy(Steps(10_000)).is_err());
+    }
 }

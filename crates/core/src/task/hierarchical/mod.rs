@@ -148,7 +148,8 @@ impl Task for Hierarchical {
             let dimensions = self.dimensions(lane)?;
             if let Some(prefixes) = self.prefixes(by, lane)? {
                 let total = epoch.keyed.by(by) as f64;
-                bounded::heavy(prefixes, &dimensions, threshold, total, &mut take);
+                let steps = bounded::Steps::default();
+                bounded::heavy(prefixes, &dimensions, (threshold, total), steps, &mut take)?;
                 continue;
             }
             let flows = exact(ENTRY.name, INSTEAD, lane)?;
