@@ -51,7 +51,16 @@ pub(super) fn counters(
         return Ok(counters as usize);
     }
     if let Some(epsilon) = parameters.fraction("epsilon")? {
-        return Ok((1.0 / epsilon).ceil().min(MOST_COUNTERS as f64) as usize);
+        let counters = (1.0 / epsilon).ceil();
+        if counters > MOST_COUNTERS as f64 {
+            return Err(BuildErrorKind::OutOfRange {
+                name: "epsilon",
+                value: parameters.get("epsilon").unwrap_or_default().to_owned(),
+                range: format!("large enough for {MOST_COUNTERS} counters"),
+            }
+            .into());
+        }
+        return Ok(counters as usize);
     }
     let (mut fits, mut too_many) = (0, COUNTERS + 1);
     while too_many - fits > 1 {

@@ -95,6 +95,9 @@ fn sizes_and_targets_are_checked() {
         assert!(none.contains("'counters=0' is not a whole number from 1"), "{none}");
         let whole = refusal(name, Measure::Packets, &[("epsilon", "1.5")]);
         assert!(whole.contains("'epsilon=1.5' is not a number between 0 and 1"), "{whole}");
+        let small = refusal(name, Measure::Packets, &[("epsilon", "1e-9")]);
+        let text = "'epsilon=1e-9' is not large enough for 536870912 counters";
+        assert!(small.contains(text), "{small}");
     }
     let none = refusal("netflow", Measure::Packets, &[("sample", "0")]);
     assert!(none.contains("'sample=0' is not"), "{none}");
