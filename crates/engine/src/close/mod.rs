@@ -400,12 +400,14 @@ fn few(lane: &Lane<'_>, epoch: &EpochContext<'_>) -> Option<String> {
 /// Ports that a report lists at most.
 const MOST_PORTS: usize = 10;
 
-/// Counts traffic by protocol and by service port in tables that are reserved once (5 MB). It reads
+/// Counts traffic by protocol and by service port in tables that are reserved once (6 MB). It reads
 /// the flows if a summary holds all of them and their keys have both fields. Otherwise the
 /// breakdown comes from counts made packet by packet.
 struct BreakdownTask {
     protocols: Box<[Size; 256]>,
     ports: Vec<Size>,
+    /// The places in `ports` that are not 0: an epoch of few flows reads and clears no others.
+    used: Vec<u32>,
 }
 
 impl BreakdownTask {
@@ -413,6 +415,7 @@ impl BreakdownTask {
         Self {
             protocols: Box::new([Size::default(); 256]),
             ports: vec![Size::default(); WITH_PORTS.len() << 16],
+            used: Vec::with_capacity(WITH_PORTS.len() << 16),
         }
     }
 
@@ -424,7 +427,9 @@ impl BreakdownTask {
         }
         let place = |lane: &Lane<'_>, field| lane.key.place(field, lane.key_bytes);
         self.protocols.fill(Size::default());
-        self.ports.fill(Size::default());
+        for place in self.used.drain(..) {
+            self.ports[place as usize] = Size::default();
+        }
         for lane in lanes {
             let numbers = place(lane, Field::SourcePort)?.start..place(lane, Field::Protocol)?.end;
             lane.answers.flows()?.for_each(&mut |key, size| {
@@ -432,7 +437,11 @@ impl BreakdownTask {
                 self.protocols[usize::from(protocol)] += size;
                 if let Some(at) = WITH_PORTS.iter().position(|with| *with == protocol) {
                     let service = u16::from_be_bytes([a, b]).min(u16::from_be_bytes([c, d]));
-                    self.ports[at << 16 | usize::from(service)] += size;
+                    let place = at << 16 | usize::from(service);
+                    if self.ports[place].packets == 0 && size.packets > 0 {
+                        self.used.push(place as u32);
+                    }
+                    self.ports[place] += size;
                 }
             });
         }
@@ -440,10 +449,8 @@ impl BreakdownTask {
             .zip(self.protocols.iter().copied())
             .filter(|(_, size)| size.packets > 0)
             .collect();
-        let ports = (self.ports.iter().copied().enumerate())
-            .filter(|(_, size)| size.packets > 0)
-            .map(|(at, size)| (WITH_PORTS[at >> 16], at as u16, size))
-            .collect();
+        let port = |&at: &u32| (WITH_PORTS[at as usize >> 16], at as u16, self.ports[at as usize]);
+        let ports = self.used.iter().map(port).collect();
         Some(sorted(protocols, ports, by))
     }
 }
