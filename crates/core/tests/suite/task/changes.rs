@@ -231,7 +231,7 @@ fn a_flow_that_has_vanished_is_reported_while_it_is_expected() {
             (ForecastModel::MovingAverage, &[225.0, 150.0, 75.0]),
         ] {
             let all = changes_of(name, forecast, &vanishes);
-            let forecasts = all[3..].iter().flat_map(|items| {
+            let forecasts = all[3..].iter().filter_map(|items| {
                 let own = |item: &&ChangeItem| item.key.as_bytes() == [10, 0, 0, 1];
                 items.iter().find(own).map(|item| (item.forecast.value, item.now.value))
             });
