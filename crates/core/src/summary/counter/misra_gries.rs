@@ -69,7 +69,7 @@ impl Describe for MisraGries {
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        let capacity = counters(options, KeyCounters::<K>::bytes)?;
+        let capacity = counters(options, &KeyCounters::<K>::bytes)?;
         let keys = KeyCounters::new(capacity, options.digester, &options.memory)?;
         Ok(match options.by {
             Measure::Packets => {

@@ -15,7 +15,7 @@ pub use space_saving::SpaceSaving;
 pub use stream_summary::StreamSummary;
 
 use crate::summary::{
-    BuildError, BuildErrorKind, Counter, Estimate, Options, Parameter, SizeEstimate,
+    BuildError, BuildErrorKind, Counter, Estimate, Options, Parameter, Parameters, SizeEstimate,
 };
 use crate::terms::{Measure, Size};
 pub(super) use space_saving::{Monitor, Monitored};
@@ -43,24 +43,10 @@ pub(super) const PARAMETERS: [Parameter; 2] = [
 /// fits into the memory. `bytes` is the memory that a number of counters needs.
 pub(super) fn counters(
     options: &Options,
-    bytes: impl Fn(usize) -> usize,
+    bytes: &dyn Fn(usize) -> usize,
 ) -> Result<usize, BuildError> {
-    let parameters = &options.parameters;
-    parameters.exclusive("counters", &["epsilon"])?;
-    if let Some(counters) = parameters.integer("counters", 1..=MOST_COUNTERS)? {
-        return Ok(counters as usize);
-    }
-    if let Some(epsilon) = parameters.fraction("epsilon")? {
-        let counters = (1.0 / epsilon).ceil();
-        if counters > MOST_COUNTERS as f64 {
-            return Err(BuildErrorKind::OutOfRange {
-                name: "epsilon",
-                value: parameters.get("epsilon").unwrap_or_default().to_owned(),
-                range: format!("large enough for {MOST_COUNTERS} counters"),
-            }
-            .into());
-        }
-        return Ok(counters as usize);
+    if let Some(counters) = asked(&options.parameters)? {
+        return Ok(counters);
     }
     let (mut fits, mut too_many) = (0, COUNTERS + 1);
     while too_many - fits > 1 {
@@ -79,6 +65,25 @@ pub(super) fn counters(
         .into());
     }
     Ok(fits)
+}
+
+/// The number of counters as given, or as the given error needs.
+fn asked(parameters: &Parameters) -> Result<Option<usize>, BuildError> {
+    parameters.exclusive("counters", &["epsilon"])?;
+    if let Some(counters) = parameters.integer("counters", 1..=MOST_COUNTERS)? {
+        return Ok(Some(counters as usize));
+    }
+    let Some(epsilon) = parameters.fraction("epsilon")? else { return Ok(None) };
+    let counters = (1.0 / epsilon).ceil();
+    if counters > MOST_COUNTERS as f64 {
+        return Err(BuildErrorKind::OutOfRange {
+            name: "epsilon",
+            value: parameters.get("epsilon").unwrap_or_default().to_owned(),
+            range: format!("large enough for {MOST_COUNTERS} counters"),
+        }
+        .into());
+    }
+    Ok(Some(counters as usize))
 }
 
 /// The estimate of a weight in the measure that `C` counts.

@@ -72,7 +72,7 @@ impl Describe for StreamSummary {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Self::fits(options)?;
-        let entries = counters(options, Linked::<K>::bytes)?;
+        let entries = counters(options, &Linked::<K>::bytes)?;
         let monitor = Linked::<K>::new(entries, options.digester, &options.memory)?;
         Ok(Box::new(Tracked::<K, u32, _>::new(monitor)))
     }

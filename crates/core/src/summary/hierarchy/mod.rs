@@ -128,7 +128,7 @@ impl<K: FlowKey, C: Monitored> Lattice<K, C> {
             let one = |node: &Node<K>| C::Monitor::<K>::bytes(counters.min(node.prefixes()));
             nodes.iter().map(one).sum::<usize>() + nodes.len() * size_of::<NodeCounters<K, C>>()
         };
-        let counters = counters(options, bytes)?;
+        let counters = counters(options, &bytes)?;
         options.memory.take(nodes.len() * size_of::<NodeCounters<K, C>>())?;
         let with_counters = |node: Node<K>| {
             let entries = counters.min(node.prefixes());

@@ -84,7 +84,7 @@ impl Describe for SpaceSaving {
         fn tracked<K: FlowKey, C: Monitored>(
             options: &Options,
         ) -> Result<Box<dyn Summary<K>>, BuildError> {
-            let entries = counters(options, C::Monitor::<K>::bytes)?;
+            let entries = counters(options, &C::Monitor::<K>::bytes)?;
             let monitor = C::Monitor::<K>::new(entries, options.digester, &options.memory)?;
             Ok(Box::new(Tracked::<K, C, _>::new(monitor)))
         }
