@@ -6,8 +6,9 @@
 //!
 //! Where a table was full, the lower bound assumes that the untracked weight of each lane was one
 //! flow, or part of its largest one if it may belong to listed flows. The upper bound assumes that
-//! each untracked packet was its own flow of the mean size. The value is the midpoint. `normalized` then uses the number of listed flows. For a summary that
-//! estimates Σ f log₂ f, the bounds and the number of flows are the summary's own.
+//! each untracked packet was its own flow of the mean size. The value is the midpoint. `normalized`
+//! then uses the number of listed flows. For a summary that estimates Σ f log₂ f, the bounds and the
+//! number of flows are the summary's own.
 
 use super::cardinality;
 use super::registry::TaskEntry;
