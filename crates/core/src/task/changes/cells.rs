@@ -102,6 +102,7 @@ impl CellForecasts {
     /// Records an epoch, with the cells and candidates of `answers`.
     pub(super) fn run(&mut self, cells: &dyn Cells, answers: &dyn Answers, found: &mut Found) {
         cells.read(self.forecast.now_mut());
+        let may_be_negative = self.forecast.model == ForecastModel::HoltWinters;
         let [now, before, forecast, error] = self.forecast.compare(|sums| cells.seal(sums));
         let may_be_false = cells.may_be_false(now, error, found.threshold);
         let consider = |key: &CanonicalKey, found: &mut Found| {
@@ -115,11 +116,12 @@ impl CellForecasts {
                 Estimate { low: if may_be_false { 0.0 } else { size.low }, ..size }
             };
             let (now, forecast) = (size(now), size(forecast));
-            // The error is known better than its two parts.
-            let value = (now.value - error).max(forecast.low).min(forecast.high);
-            let difference = (now.value - value).abs();
-            if difference > found.threshold && found.largest.admits(difference, || *key) {
-                let forecast = Estimate { value, ..forecast };
+            let difference = (now.value - forecast.value).abs();
+            // A forecast below 0 counts as 0.
+            if may_be_negative && forecast.value <= 0.0 && difference <= found.threshold {
+                return;
+            }
+            if found.largest.admits(difference, || *key) {
                 let item = ChangeItem { key: *key, before: size(before), forecast, now };
                 found.largest.push(difference, item);
             }
