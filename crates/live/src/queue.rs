@@ -48,7 +48,7 @@ const INTERRUPTIONS: usize = 3;
 /// out the packets received before (in about 100 ms), and ends.
 ///
 /// An interface may go down, or be deleted and created again with the same name. The queue waits
-/// for it, counts the interruption, and notes when the outage began, and from when to when it was.
+/// for it, and counts the interruption. One note says when the outage began, another when it ended.
 pub struct Queue {
     interface: Arc<Interface>,
     port: Port,
@@ -283,7 +283,7 @@ impl Outage {
         Port::open(interface).map(|opened| *port = opened).is_ok()
     }
 
-    /// The note on its begin.
+    /// The note when it begins.
     pub(crate) fn begin(&self, name: &str) -> String {
         let (name, since) = (visible(name), time(self.since_ns));
         format!(
@@ -291,7 +291,7 @@ impl Outage {
         )
     }
 
-    /// The note on its end.
+    /// The note when it ends.
     pub(crate) fn end(&self, name: &str, now_ns: Option<i64>) -> String {
         let (name, since, until) = (visible(name), time(self.since_ns), time(now_ns));
         format!(

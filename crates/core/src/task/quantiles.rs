@@ -161,7 +161,7 @@ fn ranked_sizes(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, Estimate)> {
     THOUSANDTHS.map(quantile).to_vec()
 }
 
-/// The quantiles of these sizes, each of which may lack as much of the untracked weight.
+/// The quantiles of these sizes. Any size may lack up to `may_lack` of the untracked weight.
 fn size_quantiles(
     sorted: &[u64],
     may_lack: u64,

@@ -204,7 +204,7 @@ fn a_large_snapshot_leaves_room_for_reports() {
     (0..10).for_each(|_| go.send(()).unwrap());
     let endings = outlets.finish(LONG);
     assert_eq!(endings[0].undelivered, 2);
-    // The first snapshot, and all reports; the second one says what was missed before it.
+    // The sink gets the first snapshot and every report. Reports 1 and 2 each count a lost snapshot.
     assert_eq!(*seen.lock().unwrap(), [(0, 0), (0, 0), (1, 1), (2, 1), (u64::MAX, 2)]);
 }
 

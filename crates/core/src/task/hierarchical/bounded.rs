@@ -204,7 +204,7 @@ impl Steps {
 /// `steps`.
 ///
 /// # Errors
-/// When the steps do not suffice. What was reported is not complete then.
+/// When the steps run out. Some heavy prefixes are then not reported.
 pub(super) fn heavy(
     prefixes: &dyn Prefixes,
     dimensions: &Dimensions,
