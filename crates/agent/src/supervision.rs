@@ -45,7 +45,7 @@ impl Watchdog {
         let beats = Arc::new(AtomicU64::new(0));
         self.beats.push(Arc::clone(&beats));
         self.seen.push(0);
-        Box::new(Watched { source, beats })
+        Box::new(Watched { source, beats, is_out: false })
     }
 
     /// Checks whether every source was polled since the last success.
@@ -83,10 +83,17 @@ fn notify(state: NotifyState<'_>) {
 struct Watched {
     source: Box<dyn Source + Send>,
     beats: Arc<AtomicU64>,
+    /// Whether the log has the outage that lasts.
+    is_out: bool,
 }
 
 impl Source for Watched {
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        let outage = self.source.outage();
+        if outage.is_some() != self.is_out {
+            self.is_out = outage.is_some();
+            outage.into_iter().for_each(say);
+        }
         let polled = self.source.poll(burst);
         match polled {
             Ok(false) => self.beats.store(ENDED, Ordering::Relaxed),
@@ -117,6 +124,10 @@ impl Source for Watched {
 
     fn clock_ns(&self) -> Option<i64> {
         self.source.clock_ns()
+    }
+
+    fn outage(&self) -> Option<&str> {
+        self.source.outage()
     }
 
     /// The note, which the log also gets.

@@ -393,6 +393,7 @@ mod tests {
         fn push_columns(&mut self, _: ParsedColumns<'_>) {}
         fn lose(&mut self, _: u64) {}
         fn thin(&mut self, _: Option<Thinned>) {}
+        fn outage(&mut self, _: Option<&str>) {}
         fn note(&mut self, _: &str) {}
         fn advance(&mut self, _: i64) {}
         fn is_done(&self) -> bool {

@@ -247,6 +247,10 @@ impl<S: Source + ?Sized> Source for Tapped<S> {
         self.source.clock_ns()
     }
 
+    fn outage(&self) -> Option<&str> {
+        self.source.outage()
+    }
+
     fn note(&mut self) -> Option<String> {
         self.source.note()
     }

@@ -76,6 +76,9 @@ pub trait Meter: Send {
     /// Sets how the source sampled the packets that are pushed from now on. Reports widen the
     /// bounds of sizes accordingly, and omit what a sample cannot show.
     fn thin(&mut self, thinned: Option<Thinned>);
+    /// Sets why packets pass unseen from now on; `None` if none do. The report of each epoch in which
+    /// that is so has it as a note.
+    fn outage(&mut self, outage: Option<&str>);
     /// Puts a note into the report of the open epoch.
     fn note(&mut self, note: &str);
     /// Closes the epochs that end before `now_ns`, in nanoseconds since the UNIX epoch. No older
@@ -194,6 +197,11 @@ impl Meter for OneMeter {
 
     fn thin(&mut self, thinned: Option<Thinned>) {
         self.stream.intake.thin(thinned);
+    }
+
+    fn outage(&mut self, outage: Option<&str>) {
+        let Stream { intake, crew, .. } = &mut self.stream;
+        intake.outage(outage, &mut **crew);
     }
 
     fn note(&mut self, note: &str) {
@@ -395,6 +403,12 @@ impl Meter for SeveralMeter {
         self.streams.iter_mut().for_each(|stream| stream.intake.thin(thinned));
     }
 
+    fn outage(&mut self, outage: Option<&str>) {
+        for Stream { intake, crew, .. } in &mut self.streams {
+            intake.outage(outage, &mut **crew);
+        }
+    }
+
     fn note(&mut self, note: &str) {
         self.streams.iter_mut().for_each(|stream| stream.intake.note(note));
     }
@@ -509,6 +523,12 @@ impl Meter for ApartMeter {
 
     fn thin(&mut self, thinned: Option<Thinned>) {
         self.streams.iter_mut().for_each(|stream| stream.intake.thin(thinned));
+    }
+
+    fn outage(&mut self, outage: Option<&str>) {
+        for Stream { intake, crew, .. } in &mut self.streams {
+            intake.outage(outage, &mut **crew);
+        }
     }
 
     fn note(&mut self, note: &str) {

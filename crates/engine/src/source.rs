@@ -254,6 +254,12 @@ pub trait Source {
         None
     }
 
+    /// Why packets pass unseen at present, such as an interface that is down; `None` if none do. The
+    /// report of each epoch in which it lasts has it as a note, and so has that of the run.
+    fn outage(&self) -> Option<&str> {
+        None
+    }
+
     /// A note for the open epoch's report. Each note is returned once; `None` if there are no more.
     fn note(&mut self) -> Option<String> {
         None

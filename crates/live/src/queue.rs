@@ -143,9 +143,7 @@ impl Queue {
         }
         if matches!(self.port.socket.wait(WAIT)?, Event::Down) && matches!(self.state, State::Up) {
             self.counters[INTERRUPTIONS].count += 1;
-            let outage = Outage::new(now_ns());
-            self.notes.push_back(outage.begin(&self.interface.name));
-            self.state = State::Down(outage);
+            self.state = State::Down(Outage::new(&self.interface.name, now_ns()));
         }
         self.advance()
     }
@@ -161,8 +159,7 @@ impl Queue {
         if !outage.ends(&self.interface, &mut self.port, is_empty) {
             return;
         }
-        let note = outage.end(&self.interface.name, now_ns());
-        self.notes.push_back(note);
+        self.notes.push_back(outage.end(&self.interface.name, now_ns()));
         self.state = State::Up;
     }
 
@@ -222,6 +219,13 @@ impl Source for Queue {
         self.settled_ns
     }
 
+    fn outage(&self) -> Option<&str> {
+        match &self.state {
+            State::Down(outage) => Some(outage.note()),
+            State::Up | State::Ending { .. } => None,
+        }
+    }
+
     fn note(&mut self) -> Option<String> {
         self.notes.pop_front()
     }
@@ -241,6 +245,8 @@ const LAST: Duration = Duration::from_secs(1);
 pub(crate) struct Outage {
     since: Instant,
     since_ns: Option<i64>,
+    /// What reports say while it lasts.
+    note: String,
     /// Time of the next look.
     next: Instant,
     /// Wait after that look.
@@ -248,9 +254,19 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
-    pub(crate) fn new(now_ns: Option<i64>) -> Self {
+    pub(crate) fn new(interface: &str, since_ns: Option<i64>) -> Self {
         let since = Instant::now();
-        Self { since, since_ns: now_ns, next: since + FIRST, delay: FIRST }
+        let note = format!(
+            "interface {} is down since {}: its packets are not counted until it is up",
+            visible(interface),
+            time(since_ns)
+        );
+        Self { since, since_ns, note, next: since + FIRST, delay: FIRST }
+    }
+
+    /// What reports say while it lasts.
+    pub(crate) fn note(&self) -> &str {
+        &self.note
     }
 
     /// Whether to look for the interface now.
@@ -283,23 +299,19 @@ impl Outage {
         Port::open(interface).map(|opened| *port = opened).is_ok()
     }
 
-    /// The note when it begins.
-    pub(crate) fn begin(&self, name: &str) -> String {
-        let (name, since) = (visible(name), time(self.since_ns));
-        format!(
-            "interface {name} is down since {since}: its packets are not counted until it is up"
-        )
-    }
-
     /// The note when it ends.
-    pub(crate) fn end(&self, name: &str, now_ns: Option<i64>) -> String {
-        let (name, since, until) = (visible(name), time(self.since_ns), time(now_ns));
+    pub(crate) fn end(&self, interface: &str, now_ns: Option<i64>) -> String {
         format!(
-            "interface {name} was down from {since} to {until}: packets of that time are not counted"
+            "interface {} was down from {} to {}: packets of that time are not counted",
+            visible(interface),
+            time(self.since_ns),
+            time(now_ns)
         )
     }
 }
 
+/// The time to the second, so that all queues of an interface say the same.
 fn time(time_ns: Option<i64>) -> String {
-    time_ns.map_or_else(|| "?".to_owned(), rfc3339)
+    let second = |time_ns| rfc3339(time_ns).split('.').next().map(|second| format!("{second}Z"));
+    time_ns.and_then(second).unwrap_or_else(|| "?".to_owned())
 }

@@ -181,14 +181,14 @@ fn af_xdp_counts_dropped_packets_while_others_wait() {
 fn outage_ends(queue: &mut dyn Source) {
     set("here", "down");
     poll_until(queue, |queue| count(queue, "interruptions") == 1);
-    let begun = std::iter::from_fn(|| queue.note()).last().unwrap();
-    assert!(begun.starts_with("interface here is down since 20"), "{begun}");
+    assert!(queue.outage().unwrap().starts_with("interface here is down since 20"));
     set("here", "up");
     send("2000");
     // The longest time between two looks.
     sleep(Duration::from_millis(1100));
     assert!(poll(queue).unwrap() > 0);
-    let note = queue.note().unwrap();
+    assert_eq!(queue.outage(), None);
+    let note = std::iter::from_fn(|| queue.note()).last().unwrap();
     assert!(note.starts_with("interface here was down from 20"), "{note}");
 }
 

@@ -1,9 +1,10 @@
 //! The state of an alert over the epochs of one measurement.
 //!
 //! Each epoch gives [`Evidence`]: a match, no match, or doubt. Consecutive matches make the alert
-//! pending, then firing; epochs in doubt between them are passed over. Only epochs that certainly do not match count towards the quiet time that
-//! clears it, so a gap, a partial or a lossy epoch never clears an alert. The quiet time restarts
-//! at each match, so a flapping alert is notified once.
+//! pending, then firing; epochs in doubt between them are passed over. Only epochs that certainly do
+//! not match count towards the quiet time that clears it, so a gap, a partial or a lossy epoch, or
+//! one in which an interface was down, never clears an alert. The quiet time restarts at each match,
+//! so a flapping alert is notified once.
 
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ pub enum Evidence {
     Matched,
     /// It does not match, and the epoch was observed completely.
     Quiet,
-    /// It does not match, but packets were lost or the epoch is partial.
+    /// It does not match, but packets were lost or passed unseen, or the epoch is partial.
     Doubtful,
     /// The epoch had no packets.
     Gap,

@@ -282,7 +282,7 @@ fn a_rule_named_loss_takes_the_place_of_that_one() {
 }
 
 #[test]
-fn no_update_partial_or_lossy_epoch_or_gap_clears_an_alert() {
+fn no_update_partial_or_lossy_epoch_gap_or_outage_clears_an_alert() {
     let yaml = "
         many: { when: main.cardinality.flows > 1, clear-after: 2s }
         loss: { when: account.lost > 1000000 }
@@ -300,6 +300,7 @@ fn no_update_partial_or_lossy_epoch_or_gap_clears_an_alert() {
     for second in 1..100 {
         deliver(&mut alerts, epoch(&quiet, second, 1));
         deliver(&mut alerts, EpochReport { coverage: 0.9, ..epoch(&quiet, second, 0) });
+        deliver(&mut alerts, EpochReport { unseen: true, ..epoch(&quiet, second, 0) });
         deliver(&mut alerts, EpochReport { update: true, ..epoch(&quiet, second, 0) });
         deliver(&mut alerts, EpochReport { tasks: Vec::new(), ..epoch(&quiet, second, 0) });
         let (start_ns, end_ns) = (second * SECOND, (second + 50) * SECOND);

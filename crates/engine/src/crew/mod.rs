@@ -134,7 +134,8 @@ impl OwnThread {
             Some(held) => held.and(ended),
             None => ended,
         };
-        if self.open.is_some() && ended.account.read == 0 && ended.account.lost == 0 {
+        let is_empty = ended.account.read == 0 && ended.account.lost == 0 && !ended.unseen;
+        if self.open.is_some() && is_empty {
             // An epoch without a packet of this queue is not handed over.
             self.notes.append(&mut ended.notes);
             self.publish(false);

@@ -48,6 +48,8 @@ pub(crate) struct Ended {
     pub(crate) services: Option<ServiceCounts>,
     /// Notes of the source.
     pub(crate) notes: Vec<String>,
+    /// Whether packets may have passed unseen.
+    pub(crate) unseen: bool,
 }
 
 impl Ended {
@@ -90,6 +92,7 @@ impl Ended {
         self.timeline = both(self.timeline, next.timeline, |own, other| own.merge(other));
         self.services = both(self.services, next.services, ServiceCounts::merge);
         next.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
+        self.unseen |= next.unseen;
         self.step_ns = if self.step_ns == 0 { next.step_ns } else { self.step_ns };
         self.late_epochs += next.late_epochs + 1;
         self.through = next.through;

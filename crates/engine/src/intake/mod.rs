@@ -92,6 +92,9 @@ pub(crate) struct Intake {
     /// Why it could not.
     reason: Option<Arc<str>>,
     notes: Vec<String>,
+    /// Why packets pass unseen at present, and whether any may have in the open epoch.
+    outage: Option<Box<str>>,
+    unseen: bool,
     /// How the source sampled the next packets, and how it sampled those of the open epoch.
     thinning: Option<Thinned>,
     thinned: Option<Thinned>,
@@ -132,6 +135,8 @@ impl Intake {
             unfit: false,
             reason: None,
             notes: Vec::new(),
+            outage: None,
+            unseen: false,
             thinning: None,
             thinned: None,
             timeline: timeline(config),
@@ -200,6 +205,21 @@ impl Intake {
     /// Puts a note into the report of the open epoch.
     pub(crate) fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
+    }
+
+    /// Sets why packets pass unseen from now on; `None` if none do.
+    pub(crate) fn outage(&mut self, outage: Option<&str>, crew: &mut dyn Crew) {
+        self.outage = outage.map(Into::into);
+        self.note_outage();
+        if self.unseen {
+            crew.touch();
+        }
+    }
+
+    /// Puts the outage into the report of the open epoch.
+    fn note_outage(&mut self) {
+        self.notes.extend(self.outage.as_deref().map(str::to_owned));
+        self.unseen |= self.outage.is_some();
     }
 
     /// Notes how the source sampled the next packets.
@@ -450,6 +470,9 @@ impl Intake {
         self.bounds_ns = self.clock.bounds_ns();
         if tick.opens {
             crew.open(self.clock.number());
+            if self.unseen {
+                crew.touch();
+            }
             if let Some(sampling) = &mut self.sampling {
                 sampling.begin(self.clock.number());
             }
@@ -490,6 +513,8 @@ impl Intake {
         (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
         self.unfit = false;
         self.notes.clear();
+        self.unseen = false;
+        self.note_outage();
         self.thinned = None;
         if let Some(timeline) = &mut self.timeline {
             timeline.clear();
@@ -575,6 +600,7 @@ impl Intake {
             timeline: self.timeline.clone(),
             services: self.batcher.services(),
             notes: self.notes.clone(),
+            unseen: self.unseen,
             step_ns: self.step_ns,
             late_epochs: 0,
             missing: Vec::new(),

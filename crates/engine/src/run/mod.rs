@@ -195,7 +195,7 @@ fn read(
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Read {
     let (mut problems, mut notes, mut lost) = (Vec::new(), Vec::new(), 0);
-    let (mut columns, mut thinned) = (Columns::default(), None);
+    let (mut columns, mut thinned, mut outage) = (Columns::default(), None, None);
     while !meter.is_done() {
         let (ahead, gaps) = (meter.ahead(), meter.gaps());
         if ahead.packets.max(mean(gaps)) >= WORTH {
@@ -220,6 +220,11 @@ fn read(
         if lost_so_far > lost {
             meter.lose(lost_so_far - lost);
             lost = lost_so_far;
+        }
+        if source.outage() != outage.as_deref() {
+            outage = source.outage().map(str::to_owned);
+            meter.outage(outage.as_deref());
+            notes.extend(outage.clone());
         }
         if let Some(now_ns) = source.clock_ns() {
             meter.advance(now_ns);

@@ -282,6 +282,45 @@ fn a_note_of_a_queue_without_a_packet_comes_with_its_next_one() {
     assert_eq!(reports.last().unwrap().1.len(), 2, "{reports:?}");
 }
 
+/// An interface is down while another one has packets, or is the only one.
+#[test]
+fn every_epoch_of_an_outage_says_so() {
+    let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
+    let at = |ms: i64| (1000 * SECOND + ms * SECOND / 1000, udp((1, 1), (2, 2)));
+    for queues_of_run in [1, 2] {
+        let (mut meters, group) = queues(config.clone(), queues_of_run, Pace::Live);
+        let mut reports = Vec::new();
+        thread::scope(|scope| {
+            let mut sink = Each(|report: &EpochReport| {
+                let notes = report.notes.iter().filter(|note| *note == "eth0 is down").count();
+                reports.push((report.start_ns.unwrap() / SECOND - 1000, notes, report.unseen));
+                Ok(())
+            });
+            let closing = scope.spawn(move || group.close(&mut sink).unwrap());
+            let mut down = meters.remove(0);
+            for second in 0..7 {
+                let (packet, time_ns) = (at(1000 * second + 100), at(1000 * second + 200).0);
+                meters.iter_mut().for_each(|meter| push(&mut **meter, &[frame(&packet)]));
+                down.advance(time_ns);
+                match second {
+                    1 => down.outage(Some("eth0 is down")),
+                    4 => down.outage(None),
+                    _ => {}
+                }
+                // So that the closer is not late.
+                thread::sleep(Duration::from_millis(100));
+            }
+            down.finish();
+            meters.into_iter().for_each(Meter::finish);
+            closing.join().unwrap();
+        });
+        let expected = [(0, 0, false), (1, 1, true), (2, 1, true), (3, 1, true), (4, 1, true)];
+        let (during, after) = reports.split_at(5);
+        assert_eq!(during, expected, "{queues_of_run} queues");
+        assert_eq!(after[0], (5, 0, false), "{queues_of_run} queues");
+    }
+}
+
 #[test]
 fn an_epoch_without_a_packet_in_any_queue_has_findings_of_none() {
     let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["findings"]) };

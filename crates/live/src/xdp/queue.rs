@@ -149,9 +149,7 @@ impl XdpQueue {
             State::Up => {
                 if gone || !self.port.control.is_up(self.port.interface) {
                     self.counters[INTERRUPTIONS].count += 1;
-                    let outage = Outage::new(now_ns());
-                    self.notes.push_back(outage.begin(&self.interface.name));
-                    self.state = State::Down(outage);
+                    self.state = State::Down(Outage::new(&self.interface.name, now_ns()));
                 } else if self.recounted.elapsed() >= RECOUNT {
                     self.recounted = Instant::now();
                     self.interface.check_queues(self.port.interface)?;
@@ -177,8 +175,7 @@ impl XdpQueue {
                 } else {
                     return Ok(());
                 }
-                let note = outage.end(&self.interface.name, now_ns());
-                self.notes.push_back(note);
+                self.notes.push_back(outage.end(&self.interface.name, now_ns()));
                 self.state = State::Up;
             }
             State::Ending(_) => {}
@@ -233,6 +230,13 @@ impl Source for XdpQueue {
 
     fn clock_ns(&self) -> Option<i64> {
         self.settled_ns
+    }
+
+    fn outage(&self) -> Option<&str> {
+        match &self.state {
+            State::Down(outage) => Some(outage.note()),
+            State::Up | State::Ending(_) => None,
+        }
     }
 
     fn note(&mut self) -> Option<String> {
