@@ -300,7 +300,9 @@ fn every_epoch_of_an_outage_says_so() {
             let mut down = meters.remove(0);
             for second in 0..7 {
                 let (packet, time_ns) = (at(1000 * second + 100), at(1000 * second + 200).0);
-                meters.iter_mut().for_each(|meter| push(&mut **meter, &[frame(&packet)]));
+                for meter in &mut meters {
+                    push(&mut **meter, &[frame(&packet)]);
+                }
                 down.advance(time_ns);
                 match second {
                     1 => down.outage(Some("eth0 is down")),
