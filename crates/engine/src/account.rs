@@ -46,6 +46,9 @@ pub struct Account {
     pub backwards: u64,
     /// Packets more than an hour younger than the one before them.
     pub jumps: u64,
+    /// Epochs in which packets may have passed unseen, since an interface was down; over 1 only
+    /// if epochs were merged.
+    pub outages: u64,
     /// `malformed` and `no_key`, by reason.
     pub reasons: KeylessCounts,
 }
@@ -67,6 +70,7 @@ impl Account {
         self.late += other.late;
         self.backwards += other.backwards;
         self.jumps += other.jumps;
+        self.outages += other.outages;
         self.reasons.add(&other.reasons);
     }
 }

@@ -52,8 +52,6 @@ pub struct EpochReport {
     /// The part of a time epoch that was observed: below 1 for the first and the last epoch of a
     /// run, in which the packets begin or end.
     pub coverage: f64,
-    /// Whether packets may have passed unseen, since an interface was down.
-    pub unseen: bool,
     /// The key.
     pub key: KeySpec,
     /// The measure that `--by` names.

@@ -127,7 +127,7 @@ impl Alerts {
         let length_ns = u64::try_from(end_ns.saturating_sub(start_ns)).unwrap_or(0);
         let account = &report.account;
         let whole = report.coverage >= 1.0
-            && !report.unseen
+            && account.outages == 0
             && account.dropped.packets == 0
             && account.lost == 0
             && report.undelivered == 0;

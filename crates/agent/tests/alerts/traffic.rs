@@ -300,7 +300,9 @@ fn no_update_partial_or_lossy_epoch_gap_or_outage_clears_an_alert() {
     for second in 1..100 {
         deliver(&mut alerts, epoch(&quiet, second, 1));
         deliver(&mut alerts, EpochReport { coverage: 0.9, ..epoch(&quiet, second, 0) });
-        deliver(&mut alerts, EpochReport { unseen: true, ..epoch(&quiet, second, 0) });
+        let mut dark = epoch(&quiet, second, 0);
+        dark.account.outages = 1;
+        deliver(&mut alerts, dark);
         deliver(&mut alerts, EpochReport { update: true, ..epoch(&quiet, second, 0) });
         deliver(&mut alerts, EpochReport { tasks: Vec::new(), ..epoch(&quiet, second, 0) });
         let (start_ns, end_ns) = (second * SECOND, (second + 50) * SECOND);

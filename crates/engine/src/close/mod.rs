@@ -139,6 +139,7 @@ impl Closer {
         }));
         full(lanes, &mut account, &mut notes);
         account.untracked += ended.unmeasured;
+        account.outages = account.outages.max(ended.unseen.into());
         if self.key.kind().is_either() {
             leave_out_at_most(keyed, &mut account);
         }
@@ -203,7 +204,6 @@ impl Closer {
             start_ns: ended.bounds_ns.map(|(start_ns, _)| start_ns),
             end_ns: ended.bounds_ns.map(|(_, end_ns)| end_ns),
             coverage,
-            unseen: ended.unseen,
             key: self.key,
             by: self.by,
             seed: self.seed,

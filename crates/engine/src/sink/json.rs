@@ -237,6 +237,7 @@ fn account(account: &Account) -> Value {
         "late": account.late,
         "backwards": account.backwards,
         "jumps": account.jumps,
+        "outages": account.outages,
         "malformed_reasons": malformed.collect::<Map<_, _>>(),
         "no_key_reasons": no_key.collect::<Map<_, _>>(),
     })

@@ -326,6 +326,7 @@ fn each_count(account: &mut Account, mut visit: impl FnMut(&str, &mut u64)) {
         late,
         backwards,
         jumps,
+        outages,
         reasons,
     } = account;
     visit("read", read);
@@ -351,6 +352,7 @@ fn each_count(account: &mut Account, mut visit: impl FnMut(&str, &mut u64)) {
     visit("late", late);
     visit("backwards", backwards);
     visit("jumps", jumps);
+    visit("outages", outages);
 }
 
 /// The counts of an account by name, without zeros.

@@ -413,6 +413,7 @@ impl Saving {
         let observed_ns = (from_ns, to_ns.max(from_ns));
         let mut account = ended.account.clone();
         account.untracked += ended.unmeasured;
+        account.outages = u64::from(ended.unseen);
         let head = Head {
             config,
             coverage: &[Coverage { host, run, epoch, bounds_ns, observed_ns }],

@@ -10,6 +10,7 @@ use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::{Each, Item, Json, Sink, SinkError, Written};
+use flowgauge_engine::snapshot::Snapshot;
 use flowgauge_engine::source::{Source, SourceError};
 use flowgauge_engine::{Config, EpochLength, Group, Meter, Pace, Plan, run_queues};
 use serde_json::Value;
@@ -282,19 +283,33 @@ fn a_note_of_a_queue_without_a_packet_comes_with_its_next_one() {
     assert_eq!(reports.last().unwrap().1.len(), 2, "{reports:?}");
 }
 
+/// A sink that calls a function.
+struct Kept<F>(F);
+
+impl<F: FnMut(&Item) + Send> Sink for Kept<F> {
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        (self.0)(item);
+        Ok(())
+    }
+}
+
 /// An interface is down while another one has packets, or is the only one.
 #[test]
 fn every_epoch_of_an_outage_says_so() {
-    let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
+    let config = Config { epoch: EpochLength::Time(SECOND), save: true, ..asking(&["top"]) };
     let at = |ms: i64| (1000 * SECOND + ms * SECOND / 1000, udp((1, 1), (2, 2)));
     for queues_of_run in [1, 2] {
         let (mut meters, group) = queues(config.clone(), queues_of_run, Pace::Live);
-        let mut reports = Vec::new();
+        let (mut reports, mut stored) = (Vec::new(), Vec::new());
         thread::scope(|scope| {
-            let mut sink = Each(|report: &EpochReport| {
-                let notes = report.notes.iter().filter(|note| *note == "eth0 is down").count();
-                reports.push((report.start_ns.unwrap() / SECOND - 1000, notes, report.unseen));
-                Ok(())
+            let mut sink = Kept(|item: &Item| match item {
+                Item::Epoch(report) => {
+                    let notes = report.notes.iter().filter(|note| *note == "eth0 is down").count();
+                    let second = report.start_ns.unwrap() / SECOND - 1000;
+                    reports.push((second, notes, report.account.outages));
+                }
+                Item::Snapshot(saved) => stored.push(saved.bytes.clone()),
+                _ => {}
             });
             let closing = scope.spawn(move || group.close(&mut sink).unwrap());
             let mut down = meters.remove(0);
@@ -316,10 +331,13 @@ fn every_epoch_of_an_outage_says_so() {
             meters.into_iter().for_each(Meter::finish);
             closing.join().unwrap();
         });
-        let expected = [(0, 0, false), (1, 1, true), (2, 1, true), (3, 1, true), (4, 1, true)];
+        let expected = [(0, 0, 0), (1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1)];
         let (during, after) = reports.split_at(5);
         assert_eq!(during, expected, "{queues_of_run} queues");
-        assert_eq!(after[0], (5, 0, false), "{queues_of_run} queues");
+        assert_eq!(after[0], (5, 0, 0), "{queues_of_run} queues");
+        let snapshots = stored.iter().map(|bytes| Snapshot::decode(bytes, 16 << 20, None).unwrap());
+        let merged = snapshots.reduce(|mut sum, next| sum.merge(&next).map(|()| sum).unwrap());
+        assert_eq!(merged.unwrap().account().outages, 4, "{queues_of_run} queues");
     }
 }
 

@@ -296,6 +296,10 @@ fn account(page: &mut Page, account: &Account, irregular: u64) {
         .map(|(reason, count)| (count, names::no_key(reason).1.to_owned()));
     let bytes = |size: Size| units::bytes(size.bytes as f64);
     let share = account.keyed as f64 / account.read.max(1) as f64;
+    let outages = match account.outages {
+        1 => "epoch with an interface down: its packets are not counted",
+        _ => "epochs with an interface down: its packets are not counted",
+    };
     let lines = [
         (
             "skipped",
@@ -328,6 +332,7 @@ fn account(page: &mut Page, account: &Account, irregular: u64) {
         ("late", account.late, "older than the epoch that counts them".to_owned()),
         ("backwards", account.backwards, "older than the packet before them".to_owned()),
         ("jumps", account.jumps, "over an hour newer than the packet before them".to_owned()),
+        ("outages", account.outages, outages.to_owned()),
         ("irregular", irregular, "records with contradictory lengths, read".to_owned()),
     ];
     let read = units::count(account.read as f64);
