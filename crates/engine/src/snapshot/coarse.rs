@@ -232,4 +232,8 @@ impl Candidates for Lane {
     fn overflow(&self) -> u64 {
         0
     }
+
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        Some(self.missed.by(by) as f64)
+    }
 }

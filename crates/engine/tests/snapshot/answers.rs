@@ -476,7 +476,33 @@ fn bounds_of_sums_include_unlisted_flows() {
         if table {
             assert_ne!(found["account"]["untracked"], 0, "the table was full");
         }
+        // No key outside of the list outweighs the part of it that is surely complete.
+        let items = |report: &Value| report["tasks"]["top"]["items"].as_array().unwrap().clone();
+        let (listed, all) = (items(&found), items(&truth));
+        let complete = found["tasks"]["top"]["complete_to"].as_u64().unwrap() as usize;
+        let is_listed = |key: &Value| listed.iter().any(|item| item["key"] == *key);
+        let others = all.iter().filter(|item| !is_listed(&item["key"]));
+        let heaviest = others.map(|item| item["packets"]["value"].as_u64().unwrap()).max();
+        for item in &listed[..complete] {
+            assert!(item["packets"]["low"].as_u64() >= heaviest, "{algorithm}: {item}");
+        }
     }
+}
+
+/// Where the keys have all packets, no other key is larger.
+#[test]
+fn a_list_of_sums_is_complete_where_all_packets_are_known() {
+    let bytes = packets(74);
+    let config = Config {
+        parameters: Parameters::new([("counters", 2000)]),
+        ..by("source", "space-saving", &[])
+    };
+    let found = asked(&mut snapshot(config, &bytes), "source/20,120", &["top"]).unwrap();
+    let top = &found["tasks"]["top"];
+    assert_eq!(
+        top["complete_to"].as_u64().unwrap() as usize,
+        top["items"].as_array().unwrap().len()
+    );
 }
 
 #[test]
