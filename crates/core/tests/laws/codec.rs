@@ -518,6 +518,18 @@ fn a_flag_is_0_or_1() {
     assert!(reason.contains("neither 0 nor 1"), "{reason}");
 }
 
+/// More used counters than packets would leave no number of flows between the bounds.
+#[test]
+fn an_array_of_counters_sums_to_its_total() {
+    let file = stored("mrac", &[("columns", "64")], 100);
+    for total in [0, 99, 101, u64::MAX] {
+        let mut payload = payload(&file);
+        payload[..8].copy_from_slice(&total.to_le_bytes());
+        let reason = refused(&with_payload(&file, &payload));
+        assert!(reason.contains("it is not the sum of the counters"), "{total}: {reason}");
+    }
+}
+
 /// Edits the candidates at the end of a payload: overflow, threshold, number, and `bytes` bytes of
 /// keys with their own parts.
 fn with_candidates(file: &[u8], bytes: usize, edit: impl Fn(&mut [u8])) -> Vec<u8> {

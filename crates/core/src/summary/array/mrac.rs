@@ -153,7 +153,12 @@ impl<K: FlowKey> Summary<K> for PacketCounts<K> {
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.total = from.number("total")?;
         self.saturated = from.number("saturated")?;
-        from.numbers("counters", &mut self.counters)
+        from.numbers("counters", &mut self.counters)?;
+        let counted = self.counters.iter().map(|&counter| u64::from(counter)).sum::<u64>();
+        if counted.saturating_add(self.saturated) != self.total {
+            return Err(from.invalid("total", 8, "it is not the sum of the counters"));
+        }
+        Ok(())
     }
 
     fn clear(&mut self) {
