@@ -6,7 +6,7 @@ CARGO := $(shell command -v cargo 2>/dev/null)
 LIBDIR ?= $(PREFIX)/lib
 BINARY := target/release/flowgauge
 # Bytes of the command without symbols; with GNU ld, or before glibc 2.36, it is larger.
-BUDGET := 8252000
+BUDGET := 8232000
 LIBRARY := target/release/libflowgauge
 DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 MATURIN := target/maturin/bin/maturin

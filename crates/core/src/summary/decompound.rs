@@ -33,38 +33,55 @@ const NOTHING: f64 = 1e-3;
 
 /// The expected number of flows of each size, by size; above [`SMALL`], sizes are means of bins.
 pub(super) fn decompound(values: impl Iterator<Item = u32>) -> Vec<(u64, f64)> {
-    let mut small = vec![0.0f64; SMALL + 1];
-    let mut large = vec![Bin::default(); LARGE];
-    for value in values {
-        if let Some(counters) = small.get_mut(value as usize) {
+    let mut histogram =
+        Histogram { small: vec![0.0; SMALL + 1], large: vec![Bin::default(); LARGE] };
+    values.for_each(|value| histogram.add(value));
+    histogram.flows()
+}
+
+/// The number of counters by value. It is apart from its values, so that the code exists once.
+struct Histogram {
+    small: Vec<f64>,
+    large: Vec<Bin>,
+}
+
+impl Histogram {
+    #[inline(never)]
+    fn add(&mut self, value: u32) {
+        if let Some(counters) = self.small.get_mut(value as usize) {
             *counters += 1.0;
-            continue;
+            return;
         }
         let octaves = (f64::from(value) / SMALL as f64).log2();
-        let bin = &mut large[(octaves * PER_OCTAVE as f64) as usize % LARGE];
+        let bin = &mut self.large[(octaves * PER_OCTAVE as f64) as usize % LARGE];
         bin.counters += 1.0;
         bin.sum += f64::from(value);
     }
-    let larges: f64 = large.iter().map(|bin| bin.counters).sum();
-    let counters: f64 = small.iter().sum();
-    // If every counter is large, their flows cannot be told apart.
-    let rates = if counters > 0.0 { rates(&small, counters) } else { vec![0.0; small.len()] };
 
-    // Small flows collide with large ones as often as with each other.
-    let all = counters + larges;
-    let mut flows: Vec<f64> = rates.iter().map(|rate| rate * all).collect();
-    let beside: f64 = (0..).zip(&rates).map(|(size, rate)| f64::from(size) * rate).sum();
-    let mut larger: Vec<(u64, f64)> = Vec::with_capacity(LARGE);
-    for bin in large.iter().filter(|bin| bin.counters > 0.0) {
-        let size = (bin.sum / bin.counters - beside).round().max(1.0) as u64;
-        match (flows.get_mut(size as usize), larger.last_mut()) {
-            (Some(flows), _) => *flows += bin.counters,
-            (None, Some((last, flows))) if *last == size => *flows += bin.counters,
-            _ => larger.push((size, bin.counters)),
+    #[inline(never)]
+    fn flows(&self) -> Vec<(u64, f64)> {
+        let Self { small, large } = self;
+        let larges: f64 = large.iter().map(|bin| bin.counters).sum();
+        let counters: f64 = small.iter().sum();
+        // If every counter is large, their flows cannot be told apart.
+        let rates = if counters > 0.0 { rates(small, counters) } else { vec![0.0; small.len()] };
+
+        // Small flows collide with large ones as often as with each other.
+        let all = counters + larges;
+        let mut flows: Vec<f64> = rates.iter().map(|rate| rate * all).collect();
+        let beside: f64 = (0..).zip(&rates).map(|(size, rate)| f64::from(size) * rate).sum();
+        let mut larger: Vec<(u64, f64)> = Vec::with_capacity(LARGE);
+        for bin in large.iter().filter(|bin| bin.counters > 0.0) {
+            let size = (bin.sum / bin.counters - beside).round().max(1.0) as u64;
+            match (flows.get_mut(size as usize), larger.last_mut()) {
+                (Some(flows), _) => *flows += bin.counters,
+                (None, Some((last, flows))) if *last == size => *flows += bin.counters,
+                _ => larger.push((size, bin.counters)),
+            }
         }
+        let small = (1..).zip(flows.split_off(1)).filter(|(_, flows)| *flows > NOTHING);
+        small.chain(larger).collect()
     }
-    let small = (1..).zip(flows.split_off(1)).filter(|(_, flows)| *flows > NOTHING);
-    small.chain(larger).collect()
 }
 
 /// The estimate of a sum over recovered flows. Its error is unknown, so the bounds are those that

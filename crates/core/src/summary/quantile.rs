@@ -279,6 +279,12 @@ fn with_items(image: &[u8], from: usize, to: usize) -> Vec<u8> {
     out
 }
 
+/// The sketch of numbers in an image. It is apart from those of keys, so that the code exists once.
+#[inline(never)]
+fn numbers(image: &[u8]) -> Option<KllSketch<KllFloat<f64>>> {
+    KllSketch::deserialize(image).ok()
+}
+
 /// Adds `number` `packets` times.
 fn add(sketch: &mut KllSketch<KllFloat<f64>>, number: f64, packets: u32) {
     // Nanoseconds and bytes are never NaN.
@@ -367,8 +373,7 @@ impl<K: FlowKey> Summary<K> for QuantileSketch<K> {
                     .filter(|sketch| possible(sketch.k(), sketch.n()))
                     .map(Sketch::Keys)
             }
-            _ => KllSketch::deserialize(image)
-                .ok()
+            _ => numbers(image)
                 .filter(|sketch| possible(sketch.k(), sketch.n()))
                 .map(Sketch::Numbers),
         };
