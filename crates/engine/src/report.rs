@@ -52,6 +52,8 @@ pub struct EpochReport {
     /// The part of a time epoch that was observed: below 1 for the first and the last epoch of a
     /// run, in which the packets begin or end.
     pub coverage: f64,
+    /// Number of queues that did not deliver this epoch in time: their packets count in the next one.
+    pub missing: usize,
     /// The key.
     pub key: KeySpec,
     /// The measure that `--by` names.

@@ -128,6 +128,7 @@ impl Alerts {
         let account = &report.account;
         let whole = report.coverage >= 1.0
             && account.outages == 0
+            && report.missing == 0
             && account.dropped.packets == 0
             && account.lost == 0
             && report.undelivered == 0;

@@ -24,7 +24,7 @@ pub enum Evidence {
     Matched,
     /// It does not match, and the epoch was observed completely.
     Quiet,
-    /// It does not match, but packets were lost or passed unseen, or the epoch is partial.
+    /// It does not match, but packets were lost, late or passed unseen, or the epoch is partial.
     Doubtful,
     /// The epoch had no packets.
     Gap,

@@ -303,6 +303,7 @@ fn no_update_partial_or_lossy_epoch_gap_or_outage_clears_an_alert() {
         let mut dark = epoch(&quiet, second, 0);
         dark.account.outages = 1;
         deliver(&mut alerts, dark);
+        deliver(&mut alerts, EpochReport { missing: 1, ..epoch(&quiet, second, 0) });
         deliver(&mut alerts, EpochReport { update: true, ..epoch(&quiet, second, 0) });
         deliver(&mut alerts, EpochReport { tasks: Vec::new(), ..epoch(&quiet, second, 0) });
         let (start_ns, end_ns) = (second * SECOND, (second + 50) * SECOND);

@@ -204,6 +204,7 @@ impl Closer {
             start_ns: ended.bounds_ns.map(|(start_ns, _)| start_ns),
             end_ns: ended.bounds_ns.map(|(_, end_ns)| end_ns),
             coverage,
+            missing: ended.missing.len(),
             key: self.key,
             by: self.by,
             seed: self.seed,

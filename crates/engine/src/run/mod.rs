@@ -196,7 +196,8 @@ fn read(
 ) -> Read {
     let (mut problems, mut notes, mut lost) = (Vec::new(), Vec::new(), 0);
     let (mut columns, mut thinned, mut outage) = (Columns::default(), None, None);
-    while !meter.is_done() {
+    let mut goes_on = true;
+    while goes_on && !meter.is_done() {
         let (ahead, gaps) = (meter.ahead(), meter.gaps());
         if ahead.packets.max(mean(gaps)) >= WORTH {
             let skipped = source.pick(&ahead, gaps);
@@ -211,7 +212,8 @@ fn read(
                 }
                 meter.push(burst.frames());
             }
-            Ok(false) => break,
+            // It may still have losses and notes.
+            Ok(false) => goes_on = false,
             Err(problem) => problems.push(problem),
         }
         // Return the frames to the source.

@@ -165,6 +165,7 @@ pub(crate) fn plausible() -> EpochReport {
         start_ns: Some(START_NS),
         end_ns: Some(START_NS + 59_990_123_456),
         coverage: 1.0,
+        missing: 0,
         key: KeyKind::FIVE_TUPLE.into(),
         by: Measure::Packets,
         seed: SeedId::Random(0x9f86_d081_884c_7d65),
