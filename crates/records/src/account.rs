@@ -37,9 +37,11 @@ pub enum Count {
     UnknownRate,
     /// Packets of records for which there was no time at the end.
     LostPackets,
+    /// Datagrams that the kernel dropped, since the port was too slow.
+    Dropped,
 }
 
-const COUNTS: [(Count, &str, CounterKind); 16] = [
+const COUNTS: [(Count, &str, CounterKind); 17] = [
     (Count::Datagrams, "record_datagrams", CounterKind::Other),
     (Count::Records, "records", CounterKind::Other),
     (Count::Packets, "record_packets", CounterKind::Other),
@@ -56,6 +58,7 @@ const COUNTS: [(Count, &str, CounterKind); 16] = [
     (Count::ForgottenExporters, "records_forgotten_exporters", CounterKind::Other),
     (Count::UnknownRate, "records_unknown_rate", CounterKind::Other),
     (Count::LostPackets, "record_packets_lost", CounterKind::Lost),
+    (Count::Dropped, "records_dropped_datagrams", CounterKind::Lost),
 ];
 
 /// The counts of one exporter, or of all.

@@ -126,6 +126,11 @@ impl Collector {
         self.queue.clear();
     }
 
+    /// Counts datagrams that the kernel dropped.
+    pub(crate) fn dropped(&mut self, datagrams: u32) {
+        self.total.add(Count::Dropped, datagrams.into());
+    }
+
     /// Counts from zero, with another `sampling`, and keeps what it knows of exporters.
     pub(crate) fn begin(&mut self, sampling: Option<u64>) {
         self.sampling = sampling;

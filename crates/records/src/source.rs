@@ -1,14 +1,18 @@
 //! The source: a collector behind a UDP socket.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::mem;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use flowgauge_engine::source::{Burst, Counter, Source, SourceError};
+use nix::cmsg_space;
+use nix::sys::socket::sockopt::RxqOvfl;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
 use rustix::net::{RecvFlags, recv, sockopt};
 
 use crate::account::Account;
@@ -81,6 +85,8 @@ impl KeptPorts {
 /// A socket, and the state of those that send to it.
 struct Port {
     socket: Arc<UdpSocket>,
+    /// Datagrams that the kernel dropped since the socket was created, modulo 2³².
+    dropped: u32,
     collector: Collector,
 }
 
@@ -105,9 +111,12 @@ struct Port {
 pub struct Records {
     at: SocketAddr,
     socket: Arc<UdpSocket>,
+    dropped: u32,
     names: [String; 1],
     collector: Collector,
     datagram: Box<[u8]>,
+    /// Room for the kernel's count of dropped datagrams beside a datagram.
+    control: Vec<u8>,
     /// Arrival time of the datagram whose packets are lent out.
     time_ns: i64,
     /// No more packets will have an earlier time.
@@ -143,18 +152,22 @@ impl Records {
             // Exceeds the limit of ordinary users if permitted. The default size works, too.
             let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER)
                 .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, BUFFER));
-            Ok(Port { socket: Arc::new(socket), collector: Collector::default() })
+            setsockopt(&socket, RxqOvfl, &1)?;
+            let collector = Collector::default();
+            Ok(Port { socket: Arc::new(socket), dropped: 0, collector })
         };
         let kept = ports.lock().remove(&at);
         let port = kept.map_or_else(bind, Ok).map_err(|error| BindError { at, error })?;
-        let Port { socket, mut collector } = port;
+        let Port { socket, dropped, mut collector } = port;
         collector.begin(sampling);
         Ok(Self {
             at,
             socket,
+            dropped,
             names: [format!("udp://{at}")],
             collector,
             datagram: vec![0; DATAGRAM].into(),
+            control: cmsg_space!(u32),
             time_ns: 0,
             settled_ns: None,
             failed: false,
@@ -184,9 +197,27 @@ impl Records {
         Instant::now() >= ends || (self.collector.is_done() && !has_more())
     }
 
+    /// The length and the sender of the next datagram. Counts those that the kernel dropped before.
+    fn datagram(&mut self) -> io::Result<(usize, SocketAddr)> {
+        let (socket, mut room) = (self.socket.as_raw_fd(), [IoSliceMut::new(&mut self.datagram)]);
+        let control = Some(&mut self.control[..]);
+        let message = recvmsg::<SockaddrStorage>(socket, &mut room, control, MsgFlags::empty())?;
+        for beside in message.cmsgs()? {
+            if let ControlMessageOwned::RxqOvfl(dropped) = beside {
+                self.collector.dropped(dropped.wrapping_sub(self.dropped));
+                self.dropped = dropped;
+            }
+        }
+        let sender = message.address.and_then(|address| {
+            let v4 = address.as_sockaddr_in().map(|address| SocketAddr::from(*address));
+            v4.or_else(|| address.as_sockaddr_in6().map(|address| SocketAddr::from(*address)))
+        });
+        Ok((message.bytes, sender.ok_or(ErrorKind::AddrNotAvailable)?))
+    }
+
     /// Waits up to [`PAUSE`] for a datagram.
     fn receive(&mut self) -> Result<(), SourceError> {
-        match self.socket.recv_from(&mut self.datagram) {
+        match self.datagram() {
             Ok((len, from)) => {
                 self.time_ns = now_ns();
                 self.collector.take(from, &self.datagram[..len]);
@@ -214,8 +245,8 @@ impl Records {
 impl Drop for Records {
     fn drop(&mut self) {
         if !self.failed {
-            let socket = Arc::clone(&self.socket);
-            let port = Port { socket, collector: mem::take(&mut self.collector) };
+            let (socket, dropped) = (Arc::clone(&self.socket), self.dropped);
+            let port = Port { socket, dropped, collector: mem::take(&mut self.collector) };
             self.ports.lock().insert(self.at, port);
         }
     }

@@ -109,3 +109,41 @@ fn a_port_is_kept_with_its_templates() {
     }
     assert_eq!(counter(&source, "records_unknown_template"), 1);
 }
+
+/// What the kernel drops is counted, also where sequence numbers say nothing of it.
+#[test]
+fn datagrams_that_the_kernel_drops_are_counted() {
+    const SENT: u64 = 60_000;
+    let (at, kept) = (free(), KeptPorts::default());
+    let bind = || Records::bind(at, None, |_| {}, &Arc::<AtomicBool>::default(), &kept).unwrap();
+    let exporter = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut source = bind();
+    let flood = |source: &mut Records| {
+        // Always the same number: a repetition, but no gap.
+        (0..SENT).for_each(|_| {
+            exporter.send_to(&netflow5(0, 0, &[]), at).unwrap();
+        });
+        let arrived = |source: &Records| counter(source, "record_datagrams");
+        let (mut columns, mut last) = (Columns::default(), u64::MAX);
+        while last != arrived(source) {
+            last = arrived(source);
+            for _ in 0..3 {
+                assert!(source.poll(&mut Burst::new(&mut columns)).unwrap());
+            }
+        }
+        // The kernel tells its count with the next datagram.
+        exporter.send_to(&netflow5(0, 0, &[]), at).unwrap();
+        while last == arrived(source) {
+            assert!(source.poll(&mut Burst::new(&mut columns)).unwrap());
+        }
+        let (arrived, dropped) =
+            (counter(source, "record_datagrams"), counter(source, "records_dropped_datagrams"));
+        assert!(dropped > 0, "{arrived} datagrams arrived");
+        assert_eq!(arrived + dropped, SENT + 1);
+        assert_eq!(counter(source, "records_lost"), 0);
+    };
+    flood(&mut source);
+    // The next source of the port counts from zero.
+    drop(source);
+    flood(&mut bind());
+}
