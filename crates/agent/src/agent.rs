@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use flowgauge_engine::sink::{QUEUE_BYTES, Sink, units};
+use flowgauge_engine::source::SourceError;
 use flowgauge_engine::{EngineError, EpochLength, Outcome, seed};
 use flowgauge_kernel::reserve_heap;
 use flowgauge_records::KeptPorts;
@@ -150,10 +151,13 @@ pub fn run(
             running.log.look();
             thread::sleep(LOOK);
         }
-        running.end()?;
-        match next {
-            Some(next) => before = Some(std::mem::replace(&mut configuration, next)),
-            None => return Ok(()),
+        match (running.end(), next) {
+            (Ok(()), Some(next)) => before = Some(std::mem::replace(&mut configuration, next)),
+            (Err(Failure::Source(problem)), Some(next)) => {
+                warn(&problem);
+                before = Some(std::mem::replace(&mut configuration, next));
+            }
+            (ended, _) => return ended,
         }
     }
 }
@@ -317,7 +321,7 @@ impl Running {
         is_at_end
     }
 
-    /// Waits for the run to end.
+    /// Waits for the run to end. A capture that cannot be read is an error if there was nothing else.
     fn end(self) -> Result<(), Failure> {
         let outcome = self.thread.join().unwrap_or_else(|_| {
             Err(EngineError::Panicked {
@@ -326,13 +330,19 @@ impl Running {
             })
         });
         let outcome = outcome.map_err(|error| Failure::Failed(error.to_string()))?;
-        outcome.problems.iter().for_each(|problem| warn(&problem.to_string()));
         let account = &outcome.total.account;
+        let mut unreadable = None;
+        for problem in &outcome.problems {
+            match problem {
+                SourceError::Unreadable(_) if account.read == 0 => unreadable = Some(problem),
+                _ => warn(&problem.to_string()),
+            }
+        }
         say(&format!(
             "{} packets read, {} lost, {} measured",
             account.read, account.lost, account.keyed
         ));
-        Ok(())
+        unreadable.map_or(Ok(()), |problem| Err(Failure::Source(problem.to_string())))
     }
 }
 

@@ -246,7 +246,10 @@ impl Guard {
             return Some((StatusCode::PAYLOAD_TOO_LARGE, "requests must not have a body\n"));
         }
         // A page of another site can reach a local server under its own name (DNS rebinding).
-        if self.is_loopback && !header(HOST).is_some_and(is_local) {
+        let mut hosts = headers.get_all(HOST).iter().map(|host| host.to_str().ok());
+        let is_named = matches!(hosts.next(), Some(Some(host)) if is_local(host));
+        let is_asked = request.uri().host().is_none_or(is_local);
+        if self.is_loopback && !(is_named && is_asked && hosts.next().is_none()) {
             return Some((StatusCode::FORBIDDEN, "the Host header names another host\n"));
         }
         let presented = header(AUTHORIZATION).and_then(|text| text.strip_prefix("Bearer "));

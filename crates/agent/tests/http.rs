@@ -65,6 +65,9 @@ fn only_readers_of_this_host_are_answered() {
         assert_eq!(of("GET /metrics", &[&format!("Host: {host}")]), "403", "{host}");
     }
     assert_eq!(of("GET /metrics", &[]), "403");
+    assert_eq!(of("GET /metrics", &["Host: localhost", "Host: example.org"]), "403");
+    assert_eq!(of("GET http://example.org/metrics", &["Host: localhost"]), "403");
+    assert_eq!(of("GET http://localhost/metrics", &["Host: localhost"]), "200");
     assert_eq!(of("HEAD /metrics", &["Host: localhost"]), "200");
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
         assert_eq!(of(&format!("{method} /metrics"), &["Host: localhost"]), "405");

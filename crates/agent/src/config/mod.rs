@@ -36,6 +36,9 @@ const PREFIX: &str = "FLOWGAUGE__";
 /// Default epoch length.
 const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
 
+/// Most bytes of a measurement's name. The journal adds up to 90 to it, and a file's name has 255.
+const LONGEST_NAME: usize = 128;
+
 /// An agent's configuration, checked.
 ///
 /// ```
@@ -290,6 +293,13 @@ impl Configuration {
         let measurements = measurements.named()?.into_iter().map(|named| {
             let config = named.measurement.config(&named.name, EPOCH);
             let config = config.map_err(|reason| format!("{}: {reason}", named.name))?;
+            if named.name.len() > LONGEST_NAME {
+                return Err(format!(
+                    "measurement '{}': its name has {} bytes; {LONGEST_NAME} fit in names of files",
+                    named.name,
+                    named.name.len()
+                ));
+            }
             if named.name.starts_with('.') {
                 return Err(format!(
                     "measurement '{}': its folder in the journal would be hidden, or another one; \
@@ -311,6 +321,17 @@ impl Configuration {
             return Err("measurements is empty; name one".to_owned());
         }
         sinks.check()?;
+        let places = [
+            ("files", sinks.files.as_ref().map(|files| Path::new(&files.path))),
+            ("parquet", sinks.parquet.as_ref().map(|archive| &*archive.path)),
+        ];
+        for (sink, path) in places {
+            if path.is_some_and(|path| is_own(path, &agent.data)) {
+                return Err(format!(
+                    "sinks.{sink}.path: the agent keeps its own data there; name another place"
+                ));
+            }
+        }
         for (name, rule) in &alerts {
             rule.check(&measurements).map_err(|reason| format!("alerts.{name}: {reason}"))?;
         }
@@ -327,7 +348,17 @@ impl Configuration {
     }
 }
 
-/// Checks that no interface is read twice by an engine. AF_XDP takes packets ahead of AF_PACKET, so
+/// Whether a path is, or is in, what an agent keeps in its folder.
+fn is_own(path: &Path, data: &Path) -> bool {
+    let [Ok(path), Ok(data)] = [path, data].map(std::path::absolute) else { return false };
+    let inside = path.strip_prefix(data).ok().and_then(|inside| inside.components().next());
+    inside.is_some_and(|first| {
+        let own = ["seed", "seed.part", "lock", "journal", "console.jsonl"];
+        own.iter().any(|own| first.as_os_str() == *own)
+    })
+}
+
+/// Checks that no interface and no port is read twice by an engine. AF_XDP takes packets ahead of AF_PACKET, so
 /// packets do not count twice between the two.
 fn check_interfaces(sources: &[SourceOptions]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
@@ -443,12 +474,39 @@ pub(crate) mod tests {
         is_committed("agent.schema.json", schemars::schema_for!(File));
     }
 
+    /// Why a text is refused.
+    fn refused(text: &str) -> Option<String> {
+        parse(text, &[]).and_then(|(file, hash)| Configuration::checked(file, hash)).err()
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let file = |source: &str, name: &str, sinks: &str| {
+            refused(&format!(
+                "agent: {{ data: ./d }}\nsources: [{{ {source} }}]\n\
+                 measurements: {{ {name}: {{}} }}\nsinks: {{ {sinks} }}\n"
+            ))
+        };
+        let (replay, long) = ("replay: a.pcap", "a".repeat(LONGEST_NAME));
+        assert_eq!(file(replay, &long, "files: { path: d/reports/seed }"), None);
+        for (source, name, sinks, reason) in [
+            ("replay: a.pcap, times: 0", "main", "", "invalid times '0'"),
+            ("interface: ''", "main", "", "interface is empty"),
+            ("interface: a, queues: -1", "main", "", "expected a number, at least 0, or a text"),
+            (replay, &*format!("a{long}"), "", "its name has 129 bytes; 128 fit"),
+            (replay, "main", "files: { path: d/seed }", "sinks.files.path: the agent keeps"),
+            (replay, "main", "files: { path: ././d/console.jsonl }", "sinks.files.path: "),
+            (replay, "main", "parquet: { path: d/journal/a }", "sinks.parquet.path: the agent"),
+        ] {
+            let found = file(source, name, sinks).unwrap_or_default();
+            assert!(found.contains(reason), "{source}, {name}, {sinks}: '{found}'");
+        }
+    }
+
     #[test]
     fn an_interface_is_read_once() {
         let check = |sources: &str| {
-            let text = format!("sources: [{sources}]\nmeasurements: {{ main: {{}} }}\n");
-            let (file, hash) = parse(&text, &[]).unwrap();
-            Configuration::checked(file, hash).err()
+            refused(&format!("sources: [{sources}]\nmeasurements: {{ main: {{}} }}\n"))
         };
         let twice =
             check("{ interface: a }, { interface: b }, { interface: a, queues: 2 }").unwrap();

@@ -149,6 +149,9 @@ impl TryFrom<SourceFields> for SourceOptions {
             return Err(format!("'{field}' is for a source with '{of}'; leave it out"));
         }
         if let Some(interface) = interface {
+            if interface.is_empty() {
+                return Err("interface is empty; name one, or write 'any'".to_owned());
+            }
             let default = InterfaceOptions::new(&interface);
             let engine = engine.unwrap_or_default();
             match (engine, takes_traffic.unwrap_or(false)) {
@@ -185,6 +188,9 @@ impl TryFrom<SourceFields> for SourceOptions {
                 })
             });
             return Ok(Self::Records(RecordsOptions { records, sampling: sampling.transpose()? }));
+        }
+        if times == Some(0) {
+            return Err("invalid times '0'; leave it out to replay without end".to_owned());
         }
         Ok(Self::Replay(ReplayOptions { replay: replay.unwrap_or_default(), times }))
     }

@@ -21,7 +21,7 @@ pub struct Size(#[cfg_attr(test, schemars(with = "NumberOrText"))] pub u64);
 /// A number or a text, as a person writes it.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, at least 0, or a text")]
 enum NumberOrText {
     Number(u64),
     Text(String),

@@ -64,10 +64,10 @@ pub(super) fn become_user(user: Option<&User>, xdp: bool) -> Result<String, Fail
     let name = User::from_uid(Uid::effective()).ok().flatten();
     let name = name.map_or_else(|| Uid::effective().to_string(), |user| user.name);
     let capabilities = match (is_root, xdp) {
-        (true, false) => "only the capability to read files of others",
-        (true, true) => "capabilities for af-xdp and files of others",
+        (true, false) => "only the capability to read and write files of others",
+        (true, true) => "only the capabilities for af-xdp and to read and write files of others",
         (false, false) => "no capabilities",
-        (false, true) => "capabilities for af-xdp",
+        (false, true) => "only the capabilities for af-xdp",
     };
     Ok(format!("user {name}, {capabilities}"))
 }
