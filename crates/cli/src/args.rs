@@ -72,8 +72,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   flowgauge generate --packets 1000000 -o trace.pcap
-  flowgauge generate --profile backbone --plant flood:sources=5000,packets=100000 --truth truth.json \\
-    -o flood.pcap")]
+  flowgauge generate --plant flood:sources=5000 --truth truth.json -o flood.pcap")]
     Generate(Generation),
     /// Cut a large capture into parts that several readers measure
     ///
@@ -145,6 +144,10 @@ Examples:
   flowgauge top -r trace.pcap                           a capture, at its own pace")]
     Top(Top),
     /// Check the file of an agent or a collector, and show what it would run and its memory
+    #[command(after_help = "\
+Examples:
+  flowgauge check flowgauge.yaml
+  flowgauge check flowgauge.yaml --set sinks.files.keep=1d")]
     Check(Checked),
     /// Print a completion script for a shell
     #[command(after_help = "\

@@ -17,8 +17,14 @@ use crate::output;
 
 /// Prints the completion script for `shell`.
 pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    let mut command = Cli::command();
+    let (mut script, all) = (Vec::new(), Cli::command());
+    // Scripts would complete hidden commands, too.
+    let visible = all.get_subcommands().filter(|command| !command.is_hide_set());
+    let mut command = Command::new("flowgauge")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .args(all.get_arguments())
+        .subcommands(visible.cloned());
     for name in ["analyze", "live", "explain", "query"] {
         command = command.mut_subcommand(name, named);
     }
@@ -54,7 +60,8 @@ pub(crate) fn man() -> Result<(), Failure> {
 }
 
 fn page() -> io::Result<Vec<u8>> {
-    let mut command = Cli::command();
+    // The page is for any machine, so it does not name the instruction set of this one.
+    let mut command = Cli::command().version(env!("CARGO_PKG_VERSION"));
     command.build();
     let commands: Vec<_> =
         command.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
@@ -70,10 +77,14 @@ fn page() -> io::Result<Vec<u8>> {
         let (man, mut options) = (Man::new(command), Vec::new());
         page.extend(format!(".SH {heading}\n{about}.\n.PP\n").bytes());
         man.render_options_section(&mut options)?;
-        let options = String::from_utf8_lossy(&options).replace(".SH ", ".SS ");
-        page.extend(options.bytes());
+        man.render_extra_section(&mut options)?;
+        let options =
+            String::from_utf8_lossy(&options).replace(".SH EXTRA\nExamples:", ".SH EXAMPLES");
+        page.extend(options.replace(".SH ", ".SS ").bytes());
     }
-    main.render_extra_section(&mut page)?;
+    let mut extra = Vec::new();
+    main.render_extra_section(&mut extra)?;
+    page.extend(String::from_utf8_lossy(&extra).replace(".SH EXTRA", ".SH NOTES").bytes());
     main.render_version_section(&mut page)?;
     Ok(page)
 }

@@ -273,6 +273,19 @@ fn a_hang_up_after_the_end_begins_no_other_run() {
     assert!(child.wait().unwrap().success());
 }
 
+/// A capture that is none is a source that cannot be opened.
+#[test]
+fn a_replay_of_what_is_no_capture_ends_with_4() {
+    let place = Place::new("no-capture");
+    let file = place.0.join("agent.yaml");
+    let text = fs::read_to_string(&file).unwrap().replace("traffic.pcap", "agent.yaml");
+    fs::write(&file, text).unwrap();
+    let mut running = place.start();
+    let child = running.0.as_mut().unwrap();
+    wait("it goes on", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+}
+
 /// A reload in the middle of an epoch waits for its end.
 #[test]
 fn a_reload_cuts_no_epoch_in_two() {
@@ -489,9 +502,12 @@ fn in_the_sandbox_an_interface_that_is_made_again_is_measured_again() {
         eprintln!("skipped: only root makes interfaces");
         return;
     }
-    measured_again("{ interface: here, queues: 2 }", "only the capability to read files of others");
+    measured_again(
+        "{ interface: here, queues: 2 }",
+        "only the capability to read and write files of others",
+    );
     let xdp = "{ interface: here, queues: 1, engine: af-xdp, takes-traffic: true }";
-    measured_again(xdp, "capabilities for af-xdp and files of others");
+    measured_again(xdp, "only the capabilities for af-xdp and to read and write files of others");
 }
 
 /// Measures a source before and behind the time in which its interface is gone.

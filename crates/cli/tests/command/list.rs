@@ -118,13 +118,15 @@ fn prints_completions_and_the_manual_page() {
     for shell in ["bash", "zsh", "fish"] {
         let answer = flowgauge(&["completions", shell]);
         assert_eq!((answer.code, answer.err.as_str()), (0, ""));
-        assert!(answer.out.contains("analyze"), "{shell}");
+        assert!(answer.out.contains("analyze") && !answer.out.contains("helper"), "{shell}");
     }
     let man = flowgauge(&["man"]);
     assert_eq!((man.code, man.err.as_str()), (0, ""));
     for word in [".TH flowgauge 1", ".SH ANALYZE", "\\-\\-threshold", ".SH LIST", ".SH EXPLAIN"] {
         assert!(man.out.contains(word), "{word}: {}", man.out);
     }
+    assert!(man.out.matches(".SS EXAMPLES").count() > 10 && !man.out.contains("EXTRA"));
+    assert!(!man.out.contains("instruction set avx"), "the page is for any machine");
 }
 
 /// Up to 16 workers deal the flows of tables out among each other; of more, one reads.
