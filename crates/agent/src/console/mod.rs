@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -20,7 +21,7 @@ use flowgauge_engine::account::Account;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::{Format, Html, Item, Sink, SinkError, Takes, rfc3339};
 use futures_util::Stream;
-use futures_util::stream::unfold;
+use futures_util::stream::{iter, unfold};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -341,12 +342,11 @@ impl Sink for ConsoleSink {
 type Of = State<Arc<Console>>;
 
 async fn reports(State(console): Of) -> Response {
-    let kept = console.kept();
-    text("application/x-ndjson", joined(kept.reports.iter().map(|(_, line)| line)))
+    lines(console.kept().reports.iter().map(|(_, line)| Arc::clone(line)).collect())
 }
 
 async fn newest(State(console): Of) -> Response {
-    text("application/x-ndjson", joined(console.kept().newest(&console.measurements).iter()))
+    lines(console.kept().newest(&console.measurements))
 }
 
 async fn history(State(console): Of) -> Response {
@@ -388,12 +388,14 @@ fn stream(
     })
 }
 
-fn joined<'a>(lines: impl Iterator<Item = &'a Arc<str>>) -> String {
-    lines.flat_map(|line| [line, "\n"]).collect()
+/// A response of these lines. Each is copied when the client takes it, so that slow ones share memory.
+fn lines(lines: Vec<Arc<str>>) -> Response {
+    let lines = lines.into_iter().map(|line| Ok::<_, Infallible>(format!("{line}\n")));
+    text("application/x-ndjson", Body::from_stream(iter(lines)))
 }
 
 /// A response with this content type.
-fn text(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
+fn text(kind: &'static str, body: impl Into<Body>) -> Response {
     let headers = [
         (CONTENT_TYPE, kind),
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -407,6 +409,16 @@ fn text(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_copied_when_they_are_taken() {
+        let line: Arc<str> = "line".into();
+        let body = lines(vec![Arc::clone(&line); 3]).into_body();
+        assert_eq!(Arc::strong_count(&line), 4, "the response shares them");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let bytes = runtime.block_on(axum::body::to_bytes(body, 100)).unwrap();
+        assert_eq!(bytes, "line\nline\nline\n");
+    }
 
     #[test]
     fn status_and_history_name_each_measurement() {
