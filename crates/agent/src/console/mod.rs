@@ -408,6 +408,8 @@ fn text(kind: &'static str, body: impl Into<Body>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
     use super::*;
 
     #[test]
