@@ -358,7 +358,7 @@ fn is_own(path: &Path, data: &Path) -> bool {
     })
 }
 
-/// Checks that no interface and no port is read twice by an engine. AF_XDP takes packets ahead of AF_PACKET, so
+/// Checks that no interface is read twice by an engine. AF_XDP takes packets ahead of AF_PACKET, so
 /// packets do not count twice between the two.
 fn check_interfaces(sources: &[SourceOptions]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
